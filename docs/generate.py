@@ -61,6 +61,18 @@ def refreshed(page: str, name: str = "page") -> str:
     return _CODE.sub(run, page)
 
 
+_ABOUT_PRIMITIVES = """# Schedule primitives
+
+`make docs` writes this page. `minitvm explain NAME` prints one entry of it.
+
+Each entry shows an example, and lists the requirements of the primitive. If a requirement does not hold, the call is
+refused with an error that names the requirement. The [glossary](glossary.md) explains words such as *scope* and
+*complete block*. An expression is *quasi-affine* if it consists of loop variables, sums, products with constants, and
+divisions and remainders by constants.
+
+"""
+
+
 def primitives(chosen: Iterable[Primitive] | None = None) -> str:
     """The page of all schedule primitives, the spine before the shelf; or of those chosen."""
     from minitvm.compat.tvm.schedule import primitives as for_tvm
@@ -78,9 +90,8 @@ def primitives(chosen: Iterable[Primitive] | None = None) -> str:
         row = f"| [`{primitive.name}`](#{primitive.name}) | {summary.replace('|', chr(92) + '|')} |"
         tables[primitive.function.__module__.startswith(f"{for_tvm.__name__}.")].append(row)
         shown.append(f"## {primitive.name}\n\n{entries.entry(document)}{films.shown(primitive.name)}")
-    head = "# Schedule primitives\n\n`make docs` writes this page. `minitvm explain NAME` prints one entry of it.\n\n"
     titles = "| primitive | what it does |\n|---|---|\n"
-    page = head + titles + "\n".join(tables[False])
+    page = _ABOUT_PRIMITIVES + titles + "\n".join(tables[False])
     if tables[True]:
         page += f"\n\n{(for_tvm.__doc__ or '').strip()}\n\n{titles}" + "\n".join(tables[True])
     return page + "\n\n" + "\n".join(shown)

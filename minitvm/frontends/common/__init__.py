@@ -1,1 +1,1 @@
-"""The parts that all importers share: operands, symbolic sizes, bounds, loops, the matching of many nodes as one."""
+"""The parts that all importers share: operands, symbolic sizes, bounds, loops, and dimensions that must be equal."""

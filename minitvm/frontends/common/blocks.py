@@ -1,4 +1,4 @@
-"""Blocks of a picture put back together: the inverse of taking its windows apart."""
+"""Assemble a picture from blocks: the inverse of cutting it into windows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def blocks_to_picture(
     dilations: Sequence[int],
     pads: Sequence[int],
 ) -> Any:
-    """Blocks [n, c * size of one, how many] as pictures [n, c, *picture], elements of one place added (col2im).
+    """Convert blocks [n, c * block size, count] to pictures [n, c, *picture], adding elements that overlap (col2im).
 
-    `pads` has all amounts before, then all after. It is a transposed convolution of the blocks, with filters that put
-    each element in its place.
+    `pads` has the padding before each axis, and then the padding after each axis. This is a transposed convolution of
+    the blocks, with filters that put each element in its place.
     """
     rank = len(picture)
     if rank > 3:

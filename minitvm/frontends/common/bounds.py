@@ -1,9 +1,10 @@
-"""What operators show of the numbers that a run computes: which elements of a vector are known, and bounds of others.
+"""Derive facts about numbers that are computed at run time: which elements of a vector are known, and bounds of the
+others.
 
-A shape that data decide is often known in part: its other dimensions come from shapes, and are put behind it by
-Concat. And the memory for what has such a shape needs a bound of it. Both are read off the operators in front:
-`clip(x, 1, 8)` is at most 8, and a sum of n such numbers at most 8 n. It is interval arithmetic (Moore, 1966), where an
-upper end may be an expression of dimensions.
+A data-dependent shape is often known in part: its other dimensions come from shapes and are appended by Concat. And the
+memory for such a tensor needs a bound on the shape. Both follow from the operators that compute the shape. For example,
+`clip(x, 1, 8)` is at most 8, and a sum of n such numbers is at most 8 n. This is interval arithmetic (Moore, 1966), in
+which an upper end may be an expression of dimensions.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TRUTH: Interval = (0, 1)
 
 
 class Computed:
-    """Values of a graph that is being written, with the operators that compute them."""
+    """The values of a graph under construction, with the operators that compute them."""
 
     def __init__(self, nodes: Sequence[OpNode], constants: Callable[[Value], np.ndarray | None]) -> None:
         self._producers: Mapping[Value, OpNode] = {v: item for item in nodes for v in item.outputs}
@@ -38,7 +39,7 @@ class Computed:
     # --- elements ---
 
     def elements(self, value: Value) -> list[Element]:
-        """The elements of a tensor of known size, in order."""
+        """Return the elements of a tensor of known size, in order."""
         size = product(value.shape)
         assert isinstance(size, int)
         unknown: list[Element] = [(value, k) for k in range(size)]
@@ -78,14 +79,14 @@ class Computed:
     # --- bounds ---
 
     def most(self, value: Value) -> Dim | None:
-        """What no element of a tensor exceeds, or None."""
+        """Return an upper bound of all elements of a tensor, or None."""
         end = self._interval(value)[1]
         if end is None or isinstance(end, Expr):
             return end
         return math.floor(end) if math.isfinite(end) else None
 
     def at_least(self, value: Value, least: int) -> bool:
-        """Whether no element of a tensor is less than a number."""
+        """Return whether all elements of a tensor are at least `least`."""
         low = self._interval(value)[0]
         return low is not None and low >= least
 
@@ -120,7 +121,7 @@ _ALL = {"concatenate": 0, "stack": 0, "where": 1}
 
 
 def _largest(ends: Sequence[End]) -> End:
-    """The maximum of ends; None where one is not known."""
+    """Return the maximum of some ends, or None if one of them is not known."""
     total: End = ends[0] if ends else None
     for end in ends[1:]:
         if total is None or end is None:
@@ -198,7 +199,7 @@ def _multiply(_: OpNode, operands: Sequence[Interval]) -> Interval:
 
 
 def _divide(_: OpNode, operands: Sequence[Interval]) -> Interval:
-    """Division by what is at least 1 leads towards 0."""
+    """Return the interval of a quotient. A divisor of at least 1 moves a number towards 0."""
     (a, b), (c, _most) = operands
     if c is None or c <= 0:
         return _ANY
@@ -231,7 +232,7 @@ def _cast(item: OpNode, operands: Sequence[Interval]) -> Interval:
 
 
 def _added_up(item: OpNode, operands: Sequence[Interval]) -> Interval:
-    """A sum, or partial ones, of elements along axes."""
+    """Return the interval of a sum, or of partial sums, along some axes."""
     low, high = operands[0]
     if low is None or low < 0 or high is None:
         return _ANY

@@ -1,4 +1,4 @@
-"""What the converters of every format share: a node's known contents, operators that are added, refusals."""
+"""The tools that the converters of all formats share: known contents, operators to add, and refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Conversion:
 
     @property
     def where(self) -> str:
-        """The node, for errors."""
+        """The node, as text for errors."""
         raise NotImplementedError
 
     @property
@@ -34,19 +34,21 @@ class Conversion:
 
     @property
     def most_of_any(self) -> int | None:
-        """A bound of sizes that data decide, where nothing else bounds them; None if the caller gave none."""
+        """An upper bound for data-dependent sizes that have no other bound, or None if the caller gave none."""
         return None
 
     # --- constants ---
 
     def array(self, operand: Operand, what: str) -> np.ndarray:
-        """The contents of an operand, dtype object where they are partly symbolic; raises where they are not known."""
+        """Return the contents of an operand; the dtype is object if they are partly symbolic. Raises if they are not
+        known.
+        """
         if operand.data is not None:
             return operand.data
         raise self._unknown(operand, what)
 
     def _unknown(self, operand: Operand, what: str, more: str = "") -> UnsupportedOperator:
-        """The error for contents that are not known while importing."""
+        """Return the error for contents that are not known while importing."""
         if not operand.depends:
             return UnsupportedOperator(
                 f"{self.where}: {what} is not constant{more and more.replace('    ', '  try:', 1)}"
@@ -57,17 +59,17 @@ class Conversion:
         return ValueDependent(text, operand.depends)
 
     def static(self, operand: Operand, what: str) -> np.ndarray:
-        """The contents of an operand, which must not be symbolic."""
+        """Return the contents of an operand. Raises `UnsupportedOperator` if they are symbolic."""
         array = self.array(operand, what)
         if array.dtype == object:
             raise UnsupportedOperator(f"{self.where}: {what} is symbolic: {array.tolist()}; fix it with shapes=")
         return array
 
     def dims(self, operand: Operand, what: str, most: Dim | None = None) -> tuple[Dim, ...]:
-        """A vector of dimensions, some perhaps symbolic.
+        """Return a vector of dimensions, some of which may be symbolic.
 
-        A number that a run computes is a size from then on, if something bounds it: the operators in front, `most`, or
-        the caller's `max_length`.
+        A number that is computed at run time becomes a size, if it has an upper bound: from the operators that compute
+        it, from `most`, or from the caller's `max_length`.
         """
         if operand.data is None:
             bind = functools.partial(self.bound, name="size")
@@ -78,29 +80,29 @@ class Conversion:
         return tuple(d if isinstance(d, Expr) else int(d) for d in self.array(operand, what).reshape(-1).tolist())
 
     def dim(self, operand: Operand, what: str, most: Dim | None = None) -> Dim:
-        """One dimension, perhaps symbolic: see `dims`."""
+        """Return a single dimension, which may be symbolic; see `dims`."""
         numbers = self.dims(operand, what, most)
         if len(numbers) != 1:
             raise ModelError(f"{self.where}: {what} is one number, found {len(numbers)}")
         return numbers[0]
 
     def ints(self, operand: Operand, what: str) -> tuple[int, ...]:
-        """A vector of integers."""
+        """Return a vector of integers."""
         return tuple(int(v) for v in self.static(operand, what).reshape(-1).tolist())
 
     def scalar(self, operand: Operand, what: str) -> Any:
-        """A number."""
+        """Return a number."""
         array = self.static(operand, what)
         if array.size != 1:
             raise ModelError(f"{self.where}: {what} is one number, found the shape {array.shape}")
         return array.reshape(()).item()
 
     def sizes(self, x: Operand, first: int = 0) -> tuple[int, ...]:
-        """The shape from an axis on, which must not be open."""
+        """Return the shape from axis `first` on. Raises `UnsupportedOperator` if an extent is symbolic."""
         return tuple(self.size(x, axis) for axis in range(first, x.ndim))
 
     def size(self, x: Operand, axis: int) -> int:
-        """The extent of an axis, which must not be open."""
+        """Return the extent of an axis. Raises `UnsupportedOperator` if it is symbolic."""
         extent = x.shape[axis]
         if isinstance(extent, Expr):
             self.refuse(f"the open size {extent} of {x} is not supported\n  try:    shapes={{...}}")
@@ -109,68 +111,79 @@ class Conversion:
     # --- writing operators ---
 
     def op(self, op: str, *inputs: Operand | bool | int | float | np.ndarray, **attrs: Any) -> Any:
-        """The output operand, or the tuple of them, of an operator; computed at once if all contents are known.
+        """Add an operator and return its output operand, or a tuple of them. If all contents are known, it is computed
+        immediately.
 
-        A number takes the dtype of the first operand.
+        A number gets the dtype of the first operand.
         """
         first = next((i for i in inputs if isinstance(i, Operand)), None)
         operands = [i if isinstance(i, Operand) else _constant(i, first) for i in inputs]
         return self.builder.op(op, operands, attrs, self.name_hint, self.where)
 
     def reshape(self, x: Operand, shape: Sequence[Dim]) -> Operand:
-        """x in another shape, which may hold one -1: the remaining extent."""
+        """Return x in another shape, in which one extent may be -1 to be inferred."""
         return self.builder.reshape(x, shape, self.name_hint, self.where)
 
     def part(self, x: Operand, axis: int, begin: Dim, end: Dim, step: int = 1) -> Operand:
-        """The entries of an axis from `begin` up to `end`, or each `step`-th of them."""
+        """Return the entries of an axis from `begin` up to `end`, or every `step`-th of them."""
         cut: Operand = self.op("strided_slice", x, begin=(begin,), end=(end,), strides=(step,), axes=(axis,))
         return cut
 
     def entry(self, x: Operand, position: int, axis: int = 0) -> Operand:
-        """One entry of an axis, without the axis."""
+        """Return one entry of an axis, and remove the axis."""
         entry: Operand = self.op("squeeze", self.part(x, axis, position, position + 1), axis=(axis,))
         return entry
 
     def numbers(self, extent: Dim, axis: int, ndim: int) -> Operand:
-        """0, 1, ... up to `extent` along one of `ndim` axes, the others of extent 1; int64."""
+        """Return the int64 numbers 0, 1, ... below `extent` along `axis` of `ndim` axes. The other axes have extent
+        1.
+        """
         shape = tuple(extent if a == axis else 1 for a in range(ndim))
         line = self.op("arange", start=0, stop=extent, step=1, dtype="int64")
         numbers: Operand = self.op("reshape", line, newshape=shape, allowzero=True)
         return numbers
 
     def number(self, dim: Dim, shape: tuple[int, ...] = (1,)) -> Operand:
-        """A dimension as data of one element, int64."""
+        """Return a dimension as an int64 tensor with one element."""
         return known_dim(dim, shape)
 
     def bound(self, count: Operand, most: Dim, name: str = "count", size: SizeVar | None = None) -> SizeVar:
-        """A new size, or `size`; its value is a number that a run computes. The run stops unless it is 0 to `most`."""
+        """Bind a number that is computed at run time to `size`, or to a new size, and return it.
+
+        The run stops with an error unless the number is from 0 to `most`.
+        """
         size = SizeVar(name) if size is None else size
         self.op("bind_size", self.cast(self.reshape(count, ()), "int64"), size=size, most=most, where=self.where)
         return size
 
     def at_most(self, number: Operand, most: Dim, reason: str) -> None:
-        """Check a number that a run computes: unless it is 0 to `most`, the run stops for a reason.
+        """Check a number that is computed at run time: the run stops with the message `reason` unless it is from 0 to
+        `most`.
 
-        In the text, {found} and {most} stand for the numbers.
+        In the message, {found} and {most} are replaced with the numbers.
         """
         count = self.cast(self.reshape(number, ()), "int64")
         self.op("bind_size", count, size=SizeVar("checked"), most=most, where=self.where, reason=reason)
 
     def holds(self, flag: Operand) -> Expr:
-        """The condition on sizes under which a truth value [] is true; one that a run computes becomes a size."""
+        """Return the condition on sizes under which a truth value [] is true. A value that is computed at run time
+        becomes a size.
+        """
         if flag.data is not None:
             return as_expr(flag.data.item())
         return EQ(self.bound(self.cast(flag, "int64"), 1, "taken"), as_expr(1))
 
     def assume(self, x: Operand, *pairs: tuple[Dim, Dim]) -> Operand:
-        """x, in whose shape the first of each pair is written as the second: a run in which they differ is refused.
+        """Return x with the first dimension of each pair written as the second. A run in which they differ is refused.
 
-        The first may be a condition; then the second is 1 for true, 0 for false.
+        The first may also be a condition; the second is then 1 for true or 0 for false.
         """
         return self.builder.assume(x, pairs, self.where)
 
     def require(self, x: Operand, condition: Dim | bool, message: str) -> Operand:
-        """x, in a program that needs a condition on sizes: the node is refused, or a run, where it does not hold."""
+        """Return x in a program that requires a condition on sizes. The node, or a run, is refused if it does not
+        hold.
+        """
         decided = simple(condition)
         if isinstance(decided, int):
             if not decided:
@@ -179,11 +192,11 @@ class Conversion:
         return self.builder.required(x, [decided], self.where)
 
     def enough(self, x: Operand, number: Dim, least: Dim, message: str) -> Operand:
-        """x, in a program that needs a size of at least so many: see `require`."""
+        """Return x in a program that requires a size to be at least `least`; see `require`."""
         return self.require(x, GE(*match(as_expr(number), as_expr(least))), message)
 
     def fit(self, x: Operand, shape: Sequence[Dim | None], what: str) -> Operand:
-        """x, which must have a shape: None is any extent. Where open sizes decide, a run checks it."""
+        """Return x after checking its shape, where None allows any extent. Symbolic sizes are checked at run time."""
         wanted = ", ".join("any" if d is None else str(d) for d in shape)
         message = f"{what} must have the shape [{wanted}], found {x}"
         if len(shape) != x.ndim:
@@ -198,15 +211,15 @@ class Conversion:
         return x
 
     def onto(self, op: str, x: Operand, y: Operand | float | np.ndarray) -> Operand:
-        """An operator of two tensors whose result has the shape of x: y may be repeated, x may not."""
+        """Apply an operator to two tensors. y may be broadcast to the shape of x, but x may not be broadcast."""
         return self.fit(self.op(op, x, y), x.shape, f"the {op} of {x} and {y}")
 
     def one(self, x: Operand, what: str) -> Operand:
-        """A tensor of one element, of no dimensions or one, as a scalar."""
+        """Return a tensor with one element, with zero or one dimensions, as a scalar."""
         return x if x.ndim == 0 else self.reshape(self.fit(x, (1,), what), ())
 
     def reachable(self, x: Operand, places: Operand, axis: int) -> Operand:
-        """x, which must have the entries along an axis that `places` names, if these are known."""
+        """Return x after checking that it has the entries along an axis that `places` names, if these are known."""
         data = places.data
         if data is None or data.dtype == object or not data.size:
             return x
@@ -217,15 +230,15 @@ class Conversion:
         return self.require(x, GE(*match(extent, as_expr(least))) if least < 2**62 else False, text)
 
     def cast(self, x: Operand, dtype: str) -> Operand:
-        """x converted to the dtype, or x itself if it has that dtype."""
+        """Return x converted to a dtype, or x itself if it already has that dtype."""
         return x if x.dtype == dtype else self.op("cast", x, dtype=str(dtype))
 
     def refuse(self, reason: str) -> NoReturn:
-        """Refuse the node."""
+        """Raise `UnsupportedOperator` for the node, with a reason."""
         raise UnsupportedOperator(f"{self.where}: {reason}")
 
     def refuse_dtype(self, dtype: str) -> NoReturn:
-        """Refuse the node for a dtype."""
+        """Raise `UnsupportedOperator` for the node because of a dtype."""
         raise UnsupportedOperator(f"{self.where}: dtype {dtype} is not supported")
 
 

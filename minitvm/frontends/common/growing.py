@@ -1,14 +1,14 @@
-"""Carried values of a loop whose extents an iteration changes: a list that grows, a queue that shrinks.
+"""Carried values of a loop whose extents change in an iteration, such as a growing list or a shrinking queue.
 
-A carried value of a graph's loop has one type. So one whose extent changes is carried as memory for the most entries
-that there can be, and their number:
+A carried value of a graph's loop has a single type. So a value whose extent changes is carried as memory for the
+largest possible number of entries, together with the actual number:
 
     x [n, ..]                          becomes        room [most, ..], length
     x = body(x), with f(n) entries                    length = bind_size(length, n); x = leading(room, n)
                                                       room, length = pad(body(x), most), f(n)
 
-The bound follows from f. If f(n) <= max(n + c, d) for all n, there are at most max(n_0, d) + t * c entries after t
-iterations: induction over t, where c is at least 0.
+The bound follows from f. If f(n) <= max(n + c, d) for all n and c >= 0, there are at most max(n_0, d) + t * c entries
+after t iterations, by induction over t.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Axis = tuple[int, int]  # a carried value, and an axis of it
 
 
 class Traced(Exception):
-    """What an iteration made of the carried values: their shapes, and the bounds of the sizes that it bound."""
+    """Raised after tracing an iteration: it has the new shapes of the carried values, and the bounds of sizes that were
+    bound.
+    """
 
     def __init__(self, shapes: Sequence[Sequence[Dim]], bounds: Mapping[Var, Dim]) -> None:
         super().__init__()
@@ -35,9 +37,9 @@ class Traced(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Which extents of carried values change, with the most entries that there can be, and which stay as they are.
+    """The extents of carried values that change, with their upper bounds, and those that stay the same.
 
-    Of the latter, what an iteration makes is taken for equal to what it began with, and a run checks it.
+    An extent in `kept` is assumed to be the same after an iteration, and a run checks this.
     """
 
     most: Mapping[Axis, Dim] = field(default_factory=dict)
@@ -50,11 +52,11 @@ def extents(
     iterations: Callable[[], Dim],
     longest: Dim | None,
 ) -> Extents:
-    """The extents of a loop whose carried values begin with those shapes.
+    """Return the extents of a loop whose carried values begin with these shapes.
 
-    `trace(sizes)` is an iteration in which some extents are variables, `iterations()` bounds how many there are, and
-    `longest` the extents that have no other bound.
-    Raises `Unsupported` for an extent without a bound.
+    `trace(sizes)` traces an iteration in which some extents are variables. `iterations()` returns an upper bound on the
+    number of iterations, and `longest` is an upper bound for extents without another one. Raises `Unsupported` for an
+    extent without a bound.
     """
     sizes: dict[Axis, SizeVar] = {}
     kept: set[Axis] = set()
@@ -88,9 +90,11 @@ def extents(
 
 
 def _may_stay(new: Dim, old: Dim, sizes: Mapping[Axis, SizeVar]) -> bool:
-    """Whether an extent that has no bound may be what it was: that of parts whose sizes data decide, put together.
+    """Return whether an extent without a bound may be unchanged, because it consists of joined parts of data-dependent
+    sizes.
 
-    So an update in the middle of an array is written: what is in front, the new entries, what is behind.
+    Models write an update in the middle of an array this way: the part before it, the new entries, and the part after
+    it.
     """
     return isinstance(new, Expr) and not differ(new, old) and not set(free_vars(new)) & {*sizes.values()}
 
@@ -102,7 +106,7 @@ def _bounded(
     iterations: Callable[[], Dim],
     longest: Dim | None,
 ) -> dict[Axis, Dim]:
-    """A bound of each extent, in an order in which it depends only on those before it."""
+    """Return a bound for each extent, in an order in which each bound depends only on earlier ones."""
     most: dict[Axis, Dim] = {}
     while len(most) < len(sizes):
         errors: dict[Axis, Unsupported] = {}
@@ -126,7 +130,7 @@ def _bounded(
 
 
 def _after_many(begin: Dim, each: Reach, iterations: Callable[[], Dim]) -> Dim:
-    """A bound of an extent after all iterations."""
+    """Return a bound for an extent after all iterations."""
     total = begin if each.least is None else larger(begin, each.least)
     grows = 0 if each.more is None else larger(each.more, 0)
     return total if isinstance(grows, int) and not grows else simple(total + grows * iterations())
@@ -134,20 +138,20 @@ def _after_many(begin: Dim, each: Reach, iterations: Callable[[], Dim]) -> Dim:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """A number is at most max(n + more, least), where n is the extent that an iteration begins with.
+    """States that a number is at most max(n + more, least), where n is the extent at the start of an iteration.
 
-    None as `more`: it does not depend on n; as `least`: nothing is below n + more.
+    If `more` is None, the number does not depend on n. If `least` is None, the number is at most n + more.
     """
 
     more: Dim | None
     least: Dim | None
 
     def plus(self, amount: Dim) -> Reach:
-        """The reach of the number and a constant amount."""
+        """Return the reach of the number plus a constant."""
         return Reach(*(None if end is None else simple(end + amount) for end in (self.more, self.least)))
 
     def joined(self, other: Reach) -> Reach:
-        """The reach of whichever of two numbers is larger."""
+        """Return the reach of the larger of two numbers."""
         return Reach(_larger(self.more, other.more), _larger(self.least, other.least))
 
 
@@ -156,7 +160,7 @@ def _larger(a: Dim | None, b: Dim | None) -> Dim | None:
 
 
 def _depends(dim: Dim, on: Collection[Var], bounds: Mapping[Var, Dim]) -> bool:
-    """Whether one of some variables is in a dimension, or in the bound of a variable that is."""
+    """Return whether a dimension contains one of some variables, directly or in the bound of another variable."""
     return any(v in on for v in _with_bounds(dim, bounds))
 
 
@@ -168,9 +172,10 @@ def _with_bounds(dim: Dim, bounds: Mapping[Var, Dim]) -> Iterator[Var]:
 
 
 def reach(dim: Dim, own: Var, bounds: Mapping[Var, Dim]) -> Reach:
-    """How far a dimension is above the extent `own`; `bounds` are those of other variables that an iteration binds.
+    """Return how far a dimension exceeds the extent `own`. `bounds` holds the bounds of other variables that an
+    iteration binds.
 
-    Raises `Unsupported` where it may be a multiple of `own`, or a bound is not found.
+    Raises `Unsupported` if it may be a multiple of `own`, or if a bound is missing.
     """
     if not _depends(dim, {own}, bounds):
         return Reach(None, simple(largest(dim, bounds)))

@@ -1,7 +1,7 @@
-"""A loop of a graph, written with operands: what it carries may change its extents (`growing`).
+"""Write a loop of a graph with operands. The extents of its carried values may change (`growing`).
 
-The body is called once if no extent changes. Otherwise it is traced first, on a part of the graph that is taken back
-each time, until it is known which extents change and how many entries there can be; then the loop is written.
+If no extent changes, the body is called once. Otherwise it is first traced, on a part of the graph that is removed
+again, until the changing extents and their bounds are known; then the loop is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Body: TypeAlias = Callable[..., tuple[Operand, Sequence[Operand], Sequence[Opera
 
 @dataclass(slots=True)
 class LoopWriter:
-    """What `OperandBuilder.loop` is asked to write; `graph` is the graph of `builder`."""
+    """A loop that `OperandBuilder.loop` must write. `graph` is the graph of `builder`."""
 
     builder: OperandBuilder
     graph: GraphBuilder
@@ -46,7 +46,9 @@ class LoopWriter:
         self._depends = frozenset().union(*(o.depends for o in outside if o is not None))
 
     def write(self, growing: Callable[[], Dim] | None, longest: Dim | None) -> list[Operand]:
-        """The number of iterations, the carried values and the rows of all iterations, see `OperandBuilder.loop`."""
+        """Return the number of iterations, the carried values, and the rows of all iterations; see
+        `OperandBuilder.loop`.
+        """
         try:
             return self._loop(Extents())
         except Traced as traced:
@@ -68,9 +70,9 @@ class LoopWriter:
         return self._loop(extents)
 
     def _loop(self, extents: Extents, trial: Mapping[Axis, SizeVar] | None = None) -> list[Operand]:
-        """The loop. An iteration raises `Traced` if an extent that is not in `extents` changes.
+        """Write the loop. Raises `Traced` if an iteration changes an extent that is not in `extents`.
 
-        With `trial` it always does: those extents are then variables.
+        With `trial`, whose extents are variables, it always raises `Traced`.
         """
         begin = [self.builder.value(operand) for operand in self.carried]
         room = [
@@ -99,7 +101,9 @@ class LoopWriter:
     def _iteration(
         self, number: Value, own: Sequence[Value], extents: Extents, trial: Mapping[Axis, SizeVar] | None
     ) -> tuple[Value, list[Value], list[Value]]:
-        """Whether to go on, the carried values and the counts of their entries, and the rows of one iteration."""
+        """Write one iteration. Return whether to continue, the carried values with their numbers of entries, and the
+        rows.
+        """
         first = self.graph.length
         states = [Operand.of(v, o.depends) for v, o in zip(own, self.carried, strict=False)]
         sizes = self._sizes(own[len(states) :], extents)
@@ -121,7 +125,7 @@ class LoopWriter:
         return self.builder.value(again), [*wide, *counts], [self.builder.value(r) for r in rows]
 
     def _trace(self, sizes: Mapping[Axis, SizeVar]) -> Traced:
-        """What an iteration makes of values whose extents are variables; it leaves nothing in the graph."""
+        """Trace an iteration whose carried values have variable extents. This leaves nothing in the graph."""
         try:
             with self.builder.attempt():
                 self._loop(Extents(), sizes)
@@ -130,7 +134,7 @@ class LoopWriter:
         raise AssertionError("an iteration that is only traced has a result")
 
     def _changes(self, shapes: Sequence[Sequence[Dim]]) -> UnsupportedOperator:
-        """The error for the first carried value of which an iteration makes one of another shape."""
+        """Return the error for the first carried value whose shape an iteration changes."""
         return next(
             _unlike(o, Operand(tuple(shape), o.dtype), self.where)
             for o, shape in zip(self.carried, shapes, strict=True)
@@ -138,7 +142,7 @@ class LoopWriter:
         )
 
     def _sizes(self, counts: Sequence[Value], extents: Extents) -> dict[Axis, SizeVar]:
-        """The extents that change, as new sizes with the values that a run computes."""
+        """Return the changing extents as new sizes, which are bound at run time."""
         sizes = {}
         for (axis, most), count in zip(extents.most.items(), counts, strict=True):
             sizes[axis] = SizeVar("entries")
@@ -146,18 +150,18 @@ class LoopWriter:
         return sizes
 
     def _cut(self, operands: Sequence[Operand], sizes: Mapping[Axis, SizeVar]) -> list[Operand]:
-        """The operands, of whose axes only so many entries count."""
+        """Return the operands, cut along their changing axes to the actual number of entries."""
         results = list(operands)
         for (k, axis), size in sizes.items():
             results[k] = self.builder.op("leading", [results[k]], {"size": size, "axis": axis}, "entries")
         return results
 
     def _bounds(self, first: int) -> dict[Var, Dim]:
-        """The sizes that the operators from a position on bind, and their bounds."""
+        """Return the sizes that the operators from position `first` on bind, with their bounds."""
         return {item.attrs["size"]: item.attrs["most"] for item in self.graph.nodes[first:] if item.op == "bind_size"}
 
     def _fitting(self, result: Operand, k: int, shape: Sequence[Dim], extents: Extents) -> Value:
-        """What an iteration makes of the k-th carried value, with the type of that."""
+        """Return the new value of carried value number k, converted to the type of the carried value."""
         pairs = [
             (new, old) for axis, (new, old) in enumerate(zip(result.shape, shape, strict=True))
             if (k, axis) in extents.kept and not same(new, old)
@@ -167,7 +171,7 @@ class LoopWriter:
 
 
 def _unlike(state: Operand, result: Operand, where: str) -> UnsupportedOperator:
-    """The error for a carried value of a loop whose type an iteration changes."""
+    """Return the error for a carried value of a loop whose type an iteration changes."""
     return UnsupportedOperator(
         f"{where}: a value begins as {state}, and an iteration makes {result} of it\n"
         "  wanted: one type in all iterations, if their number is not known while importing"

@@ -1,12 +1,13 @@
-"""Dimensions that an operator needs equal, and that may be: they are taken for equal, and a run checks it.
+"""Dimensions that an operator requires to be equal, and that may be equal: this is assumed, and checked at run time.
 
-Two dimensions of a model may be equal at every size at which it is meant to run, and yet nothing in it shows that: the
-levels of a feature pyramid, the lengths of two inputs. An operator that refuses its operands is asked which
-dimensions it needs equal (`topi.shapes.assuming`). Those get a `match_cast`, which asserts it: the idea of Relax
-(Lai et al., "Relax: composable abstractions for end-to-end dynamic machine learning", ASPLOS'25).
+Two dimensions of a model may be equal at every size at which it is meant to run, although nothing in the model shows
+this. Examples are the levels of a feature pyramid, or the lengths of two inputs. If an operator refuses its operands,
+it is asked which dimensions it requires to be equal (`topi.shapes.assuming`). Each of these gets a `match_cast`, which
+asserts the equality. This is an idea of Relax (Lai et al., "Relax: composable abstractions for end-to-end dynamic
+machine learning", ASPLOS'25).
 
-In a branch that a run may not take the dimensions need be equal only under the branch's condition. There a tensor is
-cut or padded to the new dimension: the same tensor where both are equal, and harmless contents where they are not.
+In a branch that a run may not take, the dimensions must be equal only if the branch's condition holds. There, a tensor
+is cut or padded to the new dimension. It is the same tensor if both are equal, and has harmless contents otherwise.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ def fitted(
     where: str,
     under: Expr | None = None,
 ) -> tuple[list[Value], dict[str, Any]] | None:
-    """Operands and attributes that the operator `op` takes, if it takes them once some dimensions are taken for equal.
+    """Return operands and attributes that the operator `op` accepts once some dimensions are assumed to be equal, or
+    None.
 
-    `where` names the node for the error of a run in which they are not, `under` the condition under which that is an
-    error. None if no dimensions are in doubt.
+    `where` names the node, for the error of a run in which they differ. They may differ in runs in which the condition
+    `under` does not hold. Returns None if the operator requires no such equality.
     """
     operator = registry.get(op)
     complete = operator.normalize(attrs)
@@ -59,9 +61,9 @@ def fitted(
 
 
 def match_cast(builder: GraphBuilder, value: Value, pairs: Pairs, where: str, under: Expr | None = None) -> Value:
-    """The value with the first dimension of each pair written as the second; the value itself without pairs.
+    """Return the value with the first dimension of each pair written as the second, or the value itself without pairs.
 
-    With `under`, a condition on sizes, the pairs need be equal only if it holds.
+    With `under`, a condition on sizes, the pairs must be equal only if it holds.
     """
     if not pairs:
         return value
@@ -77,7 +79,7 @@ def match_cast(builder: GraphBuilder, value: Value, pairs: Pairs, where: str, un
 
 
 def resized(builder: GraphBuilder, value: Value, shape: Sequence[Dim]) -> Value:
-    """The value cut or padded with zeros at the end of each axis; the value itself where it has that shape."""
+    """Return the value cut or padded with zeros at the end of each axis, or the value itself if it has that shape."""
     more = [0 if same(old, new) else simple(as_expr(new) - old) for old, new in zip(value.shape, shape, strict=True)]
     if all(isinstance(amount, int) and not amount for amount in more):
         return value
@@ -86,7 +88,9 @@ def resized(builder: GraphBuilder, value: Value, shape: Sequence[Dim]) -> Value:
 
 
 def _rewriting(assumed: Pairs) -> Pairs:
-    """What is to be written as what, so that all assumed equalities hold: of two dimensions the simpler one stays."""
+    """Return replacements of dimensions that make all assumed equalities hold. Of two dimensions, the simpler one
+    stays.
+    """
     pairs: Pairs = []
     for a, b in assumed:
         left, right = _written(a, pairs), _written(b, pairs)
@@ -103,7 +107,7 @@ def _weight(dim: Dim) -> int:
 
 
 def _written(value: Any, pairs: Pairs) -> Any:
-    """A dimension, or an attribute that contains some, rewritten by the pairs."""
+    """Return a dimension, or an attribute that contains dimensions, rewritten by the pairs."""
     if isinstance(value, tuple | list):
         return type(value)(_written(part, pairs) for part in value)
     if not isinstance(value, Expr):

@@ -1,4 +1,4 @@
-"""A tensor of a model during its import: a value of the graph, or contents that are known already."""
+"""A tensor of a model during its import: a value of the graph, or contents that are already known."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class ValueDependent(UnsupportedOperator):
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """A type of a model without a dtype of its own: its numbers are held in `dtype`.
+    """A type of a model for which there is no dtype. Its numbers are stored in the wider `dtype`.
 
-    `name` is that of ml_dtypes. `bits` are those of an integer; a float has a format of `topi.formats` by that name.
+    `name` is its name in ml_dtypes. `bits` is the width of an integer type; a float type has a format of that name in
+    `topi.formats`.
     """
 
     dtype: str
@@ -34,11 +35,11 @@ class Narrow:
 
 
 class Operand:
-    """A tensor of known type; `data` holds its contents where they are known while importing.
+    """A tensor of known type. `data` holds its contents if they are known while importing.
 
-    `data` has dtype object where it holds symbolic dimensions. `value` is its place in the graph, made on first use for
-    a constant. `depends` names the graph inputs whose contents (not: shapes) it is computed from. `narrow` is set where
-    the model's type has fewer bits than `dtype`.
+    `data` has dtype object if it contains symbolic dimensions. `value` is its value in the graph; for a constant, it is
+    created on first use. `depends` names the graph inputs from whose contents (not shapes) it is computed. `narrow` is
+    set if the model's type has fewer bits than `dtype`.
     """
 
     __slots__ = ("data", "depends", "dtype", "narrow", "shape", "value")
@@ -56,14 +57,14 @@ class Operand:
 
     @staticmethod
     def of(value: Value, depends: frozenset[str] = frozenset()) -> Operand:
-        """The operand that is a value of the graph."""
+        """Return the operand for a value of the graph."""
         return Operand(value.shape, value.dtype, value, None, depends)
 
     @staticmethod
     def known(
         data: Any, dtype: DType | str | None = None, depends: frozenset[str] = frozenset(), narrow: Narrow | None = None
     ) -> Operand:
-        """The operand with those contents; `dtype` is needed for an object array."""
+        """Return an operand with these contents. `dtype` is required for an object array."""
         array = np.asarray(data)
         operand = Operand(array.shape, DType(dtype or array.dtype.name), None, array, depends)
         operand.narrow = narrow
@@ -79,7 +80,7 @@ class Operand:
 
     @property
     def is_symbolic(self) -> bool:
-        """Whether the contents are known and hold a symbolic dimension."""
+        """Whether the contents are known and contain a symbolic dimension."""
         return self.data is not None and self.data.dtype == object
 
     @property
@@ -92,12 +93,12 @@ class Operand:
 
 
 def known_dim(dim: Dim, shape: tuple[int, ...] = ()) -> Operand:
-    """A dimension as the one element of an int64 array of that shape, whose contents are known."""
+    """Return a dimension as an int64 operand with one element and known contents, in the given shape."""
     return Operand.known(np.full(shape, dim, object if isinstance(dim, Expr) else np.int64), "int64")
 
 
 def known_dims(dims: tuple[Dim, ...]) -> Operand:
-    """Dimensions as an int64 vector whose contents are known."""
+    """Return dimensions as an int64 vector with known contents."""
     if not any(isinstance(d, Expr) for d in dims):
         return Operand.known(np.array(dims, np.int64))
     data = np.empty(len(dims), object)
@@ -106,7 +107,7 @@ def known_dims(dims: tuple[Dim, ...]) -> Operand:
 
 
 class SequenceOperand(Operand):
-    """A list of tensors, which is a value of the model and none of the graph."""
+    """A list of tensors, which is a value of the model but not of the graph."""
 
     __slots__ = ()
 
@@ -115,7 +116,7 @@ class SequenceOperand(Operand):
 
 
 class OperandSequence(SequenceOperand):
-    """A list of operands whose number is known while importing."""
+    """A list of operands whose length is known while importing."""
 
     __slots__ = ("elements",)
 
@@ -128,7 +129,7 @@ class OperandSequence(SequenceOperand):
 
 
 class StackedSequence(SequenceOperand):
-    """A list of tensors of one type: the entries of the first axis of `stack`, whose number may be open."""
+    """A list of tensors of one type: the entries of the first axis of `stack`, whose extent may be symbolic."""
 
     __slots__ = ("stack",)
 
@@ -141,7 +142,7 @@ class StackedSequence(SequenceOperand):
 
 
 class PartsSequence(SequenceOperand):
-    """A list of the parts of an axis of `whole`, each of `size` entries; the last one may have fewer."""
+    """A list of parts of an axis of `whole`, each with `size` entries; the last one may have fewer."""
 
     __slots__ = ("axis", "size", "whole")
 
@@ -154,7 +155,7 @@ class PartsSequence(SequenceOperand):
 
 
 class JoinedSequence(SequenceOperand):
-    """A list that is several lists, one behind the other; the number of elements of some of them is open."""
+    """A list that consists of several lists in sequence, some of which may have a symbolic length."""
 
     __slots__ = ("segments",)
 
@@ -167,7 +168,7 @@ class JoinedSequence(SequenceOperand):
 
 
 class GrowingSequence(SequenceOperand):
-    """A list during an iteration of a loop: what it was before, and the elements that the iteration puts behind it."""
+    """A list during an iteration of a loop: its previous elements, and the elements that the iteration appends."""
 
     __slots__ = ("appended", "before")
 

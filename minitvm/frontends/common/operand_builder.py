@@ -1,4 +1,4 @@
-"""A graph written with operands: an operator whose inputs are all known is computed at once and leaves no node."""
+"""Build a graph with operands. An operator whose inputs are all known is computed immediately and adds no node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .operand import Operand
 from .output_names import with_output_names
 from .reshaping import divisors, exact, fitted_shape, is_zero, with_inferred
 
-# Operators that add many elements up, which for half floats is done in float32, as ONNX Runtime does.
+# Operators that sum many elements. For half floats, this is done in float32, as in ONNX Runtime.
 _SUMS = frozenset({
     "cumsum", "einsum", "l1", "l2", "log_sum", "logsumexp", "mean", "nn.avg_pool1d", "nn.avg_pool2d",
     "nn.avg_pool3d", "nn.conv1d", "nn.conv1d_transpose", "nn.conv2d", "nn.conv2d_transpose", "nn.conv3d",
@@ -36,7 +36,7 @@ _SUMS = frozenset({
 })  # fmt: skip
 
 
-# Symbolic numbers that are used as data, at most: they are written into a program one by one.
+# The largest number of symbolic numbers in a tensor that is used as data: each one is written into the program.
 _MOST_NUMBERS = 64
 
 
@@ -52,7 +52,7 @@ class OperandBuilder:
 
     @contextmanager
     def at(self, where: str) -> Iterator[None]:
-        """Operators that are added inside of this context come from the node `where` of the model."""
+        """Within this scope, added operators are recorded as coming from the node `where` of the model."""
         around, self._builder.where = self._builder.where, where
         try:
             yield
@@ -60,19 +60,21 @@ class OperandBuilder:
             self._builder.where = around
 
     def input(self, name: str, shape: Sequence[Dim], dtype: str) -> Operand:
-        """A new input of the graph, which depends on itself; raises `InputError` when the name is taken."""
+        """Add an input to the graph. The operand depends on this input. Raises `InputError` if the name is taken."""
         return Operand.of(self._builder.input(name, shape, dtype), frozenset((name,)))
 
     def build(self, outputs: Sequence[tuple[str, Operand]], states: Sequence[tuple[Operand, Operand]] = ()) -> Graph:
-        """The graph with those outputs, and their names where a node computes them; `states` are (old, new)."""
+        """Return the graph with these outputs, named if a node computes them. `states` holds pairs (old, new)."""
         values = [self.value(operand, name) for name, operand in outputs]
         pairs = {self.value(old, "old"): self.value(new, "new") for old, new in states}
         return with_output_names(dead_code(self._builder.build(values, pairs)), [name for name, _ in outputs])
 
     def op(self, op: str, operands: Sequence[Operand], attrs: Mapping[str, Any], name: str, where: str = "") -> Any:
-        """The outputs of an operator: arrays if all inputs are known and can be computed with, else graph nodes.
+        """Return the outputs of an operator: arrays if all inputs are known and can be computed, or graph nodes
+        otherwise.
 
-        Dimensions that must be equal, and may be, are taken for equal; `where` names the node for errors of a run.
+        Dimensions that must be equal, and may be equal, are assumed to be so. `where` names the node, for run-time
+        errors.
         """
         depends = frozenset().union(*(o.depends for o in operands)) if operands else frozenset()
         if op in _SUMS and any(o.dtype.is_half for o in operands):
@@ -91,7 +93,7 @@ class OperandBuilder:
     def _estimate(
         self, operator: operators.Operator, operands: Sequence[Operand], attrs: Mapping[str, Any], result: Value
     ) -> None:
-        """Keeps what the result of an operator on numbers that follow from sizes would be without rounding."""
+        """Record the exact result of an operator on numbers that follow from sizes, ignoring rounding."""
         arrays = [o.data if o.data is not None else self._nearly.get(self.value(o)) for o in operands]
         if not any(a is not None and a.dtype == object for a in arrays) or not all(a is not None for a in arrays):
             return
@@ -100,9 +102,10 @@ class OperandBuilder:
             self._nearly[result] = nearly
 
     def dims(self, operand: Operand, limit: Dim | None, bind: Callable[[Operand, Dim], SizeVar]) -> list[Dim] | None:
-        """The elements of a vector that a run computes, as dimensions; None if they have no bound.
+        """Return the elements of a vector that is computed at run time as dimensions, or None if they have no bound.
 
-        Those that are not known become sizes, by `bind(element [], most)`. `limit` is the bound of what has no other.
+        Unknown elements become sizes with `bind(element [], most)`. `limit` is the bound for elements without another
+        one.
         """
         if not isinstance(product(operand.shape), int) or not operand.dtype.is_int:
             return None
@@ -125,16 +128,18 @@ class OperandBuilder:
         return result
 
     def elements(self, operand: Operand) -> list[Any]:
-        """The elements of a vector that are known, dimensions or floats; None for those that a run computes."""
+        """Return the known elements of a vector, as dimensions or floats, with None for those that are computed at run
+        time.
+        """
         found = Computed(self._builder.nodes, self._builder.data).elements(self.value(operand))
         return [None if isinstance(element, tuple) else element for element in found]
 
     def bound_by_data(self, dim: Dim) -> bool:
-        """Whether a run computes what a dimension depends on."""
+        """Return whether a dimension depends on a number that is computed at run time."""
         return isinstance(dim, Expr) and any(v in self._sizes.values() for v in free_vars(dim))
 
     def at_least(self, operand: Operand, least: int) -> bool:
-        """Whether the operators that compute an operand show that no element of it is less."""
+        """Return whether the operators that compute an operand show that all of its elements are at least `least`."""
         return Computed(self._builder.nodes, self._builder.data).at_least(self.value(operand), least)
 
     def _most(self, computed: Computed, value: Value, place: int) -> Dim | None:
@@ -156,7 +161,7 @@ class OperandBuilder:
             return self._builder.op(op, *fits[0], name=name, **fits[1])
 
     def assume(self, operand: Operand, pairs: Sequence[tuple[Dim, Dim]], where: str) -> Operand:
-        """The operand, in a program that is refused where the dimensions of a pair differ."""
+        """Return the operand in a program that refuses runs in which the dimensions of a pair differ."""
         return Operand.of(self._cast(self.value(operand), list(pairs), where), operand.depends)
 
     def _cast(self, value: Value, pairs: Pairs, where: str) -> Value:
@@ -164,9 +169,10 @@ class OperandBuilder:
 
     @contextmanager
     def branch(self, condition: Expr) -> Iterator[None]:
-        """What is added inside of this context belongs to a branch, which a run takes if a condition on sizes holds.
+        """Within this scope, operators belong to a branch that a run takes if a condition on sizes holds.
 
-        It is computed in every run. What it takes for equal is checked only where the condition holds.
+        The branch is computed in every run. Its assumptions about equal dimensions are checked only if the condition
+        holds.
         """
         around = self._under
         self._under = condition if around is None else And(around, condition)
@@ -177,9 +183,9 @@ class OperandBuilder:
             self._under = around
 
     def selected(self, flag: Operand, condition: Expr, a: Operand, b: Operand, name: str, where: str) -> Operand:
-        """a where the condition of sizes, as data `flag` [], holds, else b; they may differ in shape, not in rank.
+        """Return a if a condition on sizes holds, and b otherwise. They may differ in shape, but not in rank.
 
-        A size that differs is that of the operand which is selected.
+        `flag` is the condition as data []. If a size differs, the result has the size of the selected operand.
         """
         shape = tuple(_one_of(condition, d, e) for d, e in zip(a.shape, b.shape, strict=True))
         values = [
@@ -192,7 +198,7 @@ class OperandBuilder:
         return selected
 
     def reshape(self, operand: Operand, shape: Sequence[Dim], name: str, where: str) -> Operand:
-        """The operand in another shape, which may hold one -1, but no 0 that stands for another extent."""
+        """Return the operand in another shape. One extent may be -1, but 0 does not copy an extent."""
         target = tuple(shape)
         if -1 in (d for d in target if isinstance(d, int)) and any(is_zero(d) for d in target):
             raise ModelError(f"{where}: any extent fits -1 beside the 0 of the shape {list(map(str, target))}")
@@ -219,14 +225,16 @@ class OperandBuilder:
         return Operand.of(result, operand.depends)
 
     def _dividing(self, value: Value, shape: Sequence[Dim], filled: Sequence[Dim], where: str) -> Value:
-        """The value, in a program that is refused where an extent that a reshape infers divides by 0."""
+        """Return the value in a program that refuses runs in which an inferred extent divides by 0."""
         own = [b for d in shape for b in divisors(d)]
         new = [b for d in filled for b in divisors(d) if not any(structural_equal(b, other) for other in own)]
         pairs: Pairs = [(GT(b, const(0, b.dtype)), 1) for b in new if may_exceed(1, b)]
         return match_cast(self._builder, value, pairs, where, self._under)
 
     def declared(self, operand: Operand, shape: Sequence[Dim], where: str) -> Operand:
-        """The operand with the shape that the model declares for it; a run checks what is not known to be equal."""
+        """Return the operand with the shape that the model declares for it. Dimensions that may differ are checked at
+        run time.
+        """
         pairs: list[tuple[Dim, Dim]] = [
             (own, new) for own, new in zip(operand.shape, shape, strict=True)
             if isinstance(own, Expr) and not same(own, new)
@@ -236,15 +244,17 @@ class OperandBuilder:
         return Operand.of(self._cast(operand.value, pairs, where), operand.depends)
 
     def required(self, operand: Operand, conditions: Sequence[Expr], where: str) -> Operand:
-        """The operand, under conditions on dimensions, of type bool, which a run checks.
+        """Return the operand under conditions on dimensions (of type bool), which are checked at run time.
 
-        Memory is safe only where they hold, so they are checked in branches that are not taken too.
+        Memory is safe only if they hold, so they are also checked in branches that are not taken.
         """
         pairs: list[tuple[Dim, Dim]] = [(condition, 1) for condition in conditions]
         return Operand.of(match_cast(self._builder, self.value(operand), pairs, where), operand.depends)
 
     def _in_float32(self, op: str, operands: Sequence[Operand], attrs: Mapping[str, Any], name: str, where: str) -> Any:
-        """Half floats as operands of an operator that sums: the sum of many needs more bits than each of them has."""
+        """Compute an operator that sums half floats in float32, because long sums need more bits than the operands
+        have.
+        """
         half = next(str(o.dtype) for o in operands if o.dtype.is_half)
         wide = [self.op("cast", [o], {"dtype": "float32"}, name) if o.dtype.is_half else o for o in operands]
         computed = self.op(op, wide, attrs, name, where)
@@ -253,7 +263,7 @@ class OperandBuilder:
         return tuple(rounded) if isinstance(computed, tuple) else rounded[0]
 
     def value(self, operand: Operand, name: str | None = None) -> Value:
-        """The operand as a value of the graph; a constant is put into the graph on first use."""
+        """Return the operand as a value of the graph. A constant is added to the graph on first use."""
         if operand.value is None:
             if operand.data is None:
                 raise UnsupportedOperator(
@@ -269,7 +279,7 @@ class OperandBuilder:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Takes back what was added inside of this context if it ends with an error."""
+        """Within this scope, remove all added operators again if it ends with an error."""
         length = self._builder.length
         try:
             with self.forgetting(only_after_errors=True):
@@ -280,7 +290,7 @@ class OperandBuilder:
 
     @contextmanager
     def forgetting(self, only_after_errors: bool = False) -> Iterator[None]:
-        """Behind this context, symbolic numbers that were computed inside of it are computed anew."""
+        """After this scope, symbolic numbers that were computed in it are computed again when needed."""
         first, done = len(self._computed_here), False
         sizes = dict(self._sizes)
         try:
@@ -305,17 +315,18 @@ class OperandBuilder:
         growing: Callable[[], Dim] | None = None,
         longest: Dim | None = None,
     ) -> list[Operand]:
-        """The number of iterations of a loop, its carried values, and the rows of all iterations: `GraphBuilder.loop`.
+        """Add a loop. Return its number of iterations, its carried values, and the rows of all iterations
+        (`GraphBuilder.loop`).
 
-        The extents of carried values may change if `growing` is given, a bound of the number of iterations, and
-        `longest`, one of the extents that have no other: see `frontends.common.growing`. `body` may be called several
-        times. Raises `UnsupportedOperator` for a carried value whose type an iteration changes otherwise.
+        If `growing` is given, the extents of carried values may change (`frontends.common.growing`): it returns a bound
+        on the number of iterations, and `longest` is a bound for extents without another one. `body` may be called
+        several times. Raises `UnsupportedOperator` for a carried value whose type an iteration changes in another way.
         """
         writer = LoopWriter(self, self._builder, body, carried, limit, going, most, where, name)
         return writer.write(growing, longest)
 
     def _computed(self, operand: Operand, name: str | None) -> Value:
-        """Symbolic numbers as data, which a run computes from the sizes of its inputs."""
+        """Return symbolic numbers as data, which is computed at run time from the sizes of the inputs."""
         elements = np.asarray(operand.data).reshape(-1).tolist()
         if len(elements) > _MOST_NUMBERS:
             raise UnsupportedOperator(f"{len(elements)} symbolic numbers are used as data\n  try:    shapes={{...}}")
@@ -331,7 +342,7 @@ class OperandBuilder:
         return result
 
     def _computed_floats(self, operand: Operand, elements: Sequence[Any], name: str | None) -> Value:
-        """Quotients of sizes. Numbers among them that are no quotients of small integers stay as they are."""
+        """Return quotients of sizes as data. Numbers that are not quotients of small integers stay as they are."""
         with suppress(symbolic.Inexact):
             return self._computed_quotients(operand, [symbolic.Quotient.of(e) for e in elements], name)
         shape = np.asarray(operand.data).shape
@@ -363,7 +374,7 @@ def _same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
 
 
 def _one_of(condition: Expr, a: Dim, b: Dim) -> Dim:
-    """a where the condition holds, else b: `select(h < 16, 16, min(h, 16))` is 16."""
+    """Return a if the condition holds, and b otherwise, simplified: `select(h < 16, 16, min(h, 16))` is 16."""
     if same(a, b):
         return a
     sides = []
@@ -406,7 +417,9 @@ def _fold(operator: operators.Operator, operands: Sequence[Operand], attrs: dict
 
 
 def _grows(results: Any, operands: Sequence[Operand]) -> bool:
-    """Whether an operator makes many symbolic numbers of a few: a run computes these in less code."""
+    """Return whether an operator makes many symbolic numbers from a few. Computing these at run time needs less
+    code.
+    """
     few = max(o.data.size for o in operands if o.is_symbolic and o.data is not None)
     return isinstance(results, np.ndarray) and results.size > max(few, _MOST_NUMBERS)
 

@@ -1,4 +1,4 @@
-"""The outputs of an imported graph under the names that the model gives them."""
+"""Name the outputs of an imported graph as the model does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...graph.nodes import Graph, Value
 
 
 def with_output_names(graph: Graph, names: Sequence[str]) -> Graph:
-    """The graph with the model's names for its outputs; an input that is returned keeps its name."""
+    """Return the graph with the model's names for its outputs. An input that is returned keeps its name."""
     produced = {v for item in graph.nodes for v in item.outputs} | {c.value for c in graph.constants}
     renamed: dict[Value, Value] = {}
     for value, name in zip(graph.outputs, names, strict=False):

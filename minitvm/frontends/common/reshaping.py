@@ -1,8 +1,8 @@
-"""Reshapes between open dimensions: which dimensions must be equal for the numbers of elements to be equal.
+"""Reshapes between symbolic dimensions: find which dimensions must be equal so that the numbers of elements are equal.
 
-(b, h, w, 16) to (b, h // 4, 4, w // 4, 4, 16) keeps the elements where h is 4 * (h // 4), and w likewise. Factors that
-both shapes have cancel. What remains is grouped by its variables: h by h // 4, w by w // 4. A factor of each group,
-4 here, follows from a sample at which all divisions are exact.
+For example, (b, h, w, 16) can become (b, h // 4, 4, w // 4, 4, 16) if h is 4 * (h // 4), and likewise for w. Factors
+that both shapes have cancel. The remaining factors are grouped by their variables: h with h // 4, and w with w // 4.
+The constant factor of each group, which is 4 here, is found from a sample at which all divisions are exact.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _PRIMES = (11, 13, 17, 19, 23, 29, 31, 37)
 
 
 def fitted_shape(shape: Sequence[Dim], requested: Sequence[Dim]) -> tuple[Pairs, tuple[Dim, ...]] | None:
-    """The dimensions of `shape` to be written anew, each with its new form, and the shape without -1.
+    """Return the dimensions of `shape` that must be replaced, with their new forms, and the requested shape without -1.
 
-    None if it is not found how the shapes fit together.
+    Returns None if no way is found in which the shapes fit together.
     """
     unknown = next((a for a, d in enumerate(requested) if isinstance(d, int) and d == -1), None)
     old = _Factors.of(shape)
@@ -110,7 +110,7 @@ Group = tuple[Expr, list[Expr], int | None]
 
 
 def _groups(old: list[Expr], new: list[Expr], inferred: bool) -> list[Group] | None:
-    """Each old factor with the new ones that it is a multiple of, and the multiple; None: what the numbers leave."""
+    """Return each old factor with the new factors that it is a multiple of, and the multiple (None: to be inferred)."""
     parts: list[list[Expr]] = [[] for _ in old]
     strangers = []
     for factor in new:
@@ -150,7 +150,7 @@ def _multiple(factor: Expr, parts: Sequence[Expr]) -> int | None:
 
 
 def _pairs(shape: Sequence[Dim], factors: Sequence[tuple[Expr, Dim]]) -> Pairs:
-    """The dimensions of a shape whose factors are written anew."""
+    """Return the dimensions of a shape whose factors are replaced, with their new forms."""
     pairs: Pairs = []
     for dim in shape:
         if not isinstance(dim, Expr):
@@ -163,19 +163,21 @@ def _pairs(shape: Sequence[Dim], factors: Sequence[tuple[Expr, Dim]]) -> Pairs:
 
 
 def with_inferred(shape: Sequence[Dim], requested: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The requested shape with the extent that remains for -1, rounded down."""
+    """Return the requested shape with -1 replaced by the remaining extent, rounded down."""
     rest = product([d for d in requested if not (isinstance(d, int) and d == -1)])
     inferred = 0 if is_zero(rest) else simple(product(shape) // rest)
     return tuple(inferred if isinstance(d, int) and d == -1 else d for d in requested)
 
 
 def is_zero(dim: Dim) -> bool:
-    """Whether an extent is the number 0."""
+    """Return whether an extent is the number 0."""
     return isinstance(dim, int) and dim == 0
 
 
 def exact(shape: Sequence[Dim], requested: Sequence[Dim]) -> bool:
-    """Whether a shape without -1 surely has as many elements as another; with -1, whether no number divides it."""
+    """Return whether a shape certainly has as many elements as another. With -1, return whether no constant divisor
+    remains.
+    """
     if not any(isinstance(d, int) and d == -1 for d in requested):
         return same(product(shape), product(requested))
     rest = [d for d in requested if not (isinstance(d, int) and d == -1)]
@@ -184,7 +186,7 @@ def exact(shape: Sequence[Dim], requested: Sequence[Dim]) -> bool:
 
 
 def divisors(dim: Dim) -> list[Expr]:
-    """What a dimension divides by and is not a number."""
+    """Return the symbolic divisors that occur in a dimension."""
     if not isinstance(dim, Expr):
         return []
     divided = (d.b for d in walk(dim) if isinstance(d, FloorDiv | FloorMod))

@@ -1,9 +1,10 @@
-"""Operators on arrays that hold symbolic numbers: the arithmetic that exporters write between Shape and Reshape.
+"""Operators on arrays of symbolic numbers: the arithmetic that exporters write between Shape and Reshape.
 
-An element is a Python number, an `Expr` (an integer, or a condition), or a `Quotient` of integers, where the array's
-dtype is a float. What can be decided is: `equal(n, -1)` is false for a dimension n, `minimum(n, 2**63 - 1)` is n. A
-condition that depends on the sizes stays an expression, and `where` on it a `Select`: so there are three truth values,
-true, false and an expression. `fold` returns None for what has no exact form; that is computed in a run.
+An element is a Python number, an `Expr` (an integer or a condition), or, for float dtypes, a `Quotient` of integers.
+Results are simplified if possible: for a dimension n, `equal(n, -1)` is false, and `minimum(n, 2**63 - 1)` is n. A
+condition that depends on sizes stays an expression, and `where` on it becomes a `Select`. So there are three truth
+values: true, false and an expression. `fold` returns None for results without an exact form; these are computed at run
+time.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _EXACT_BITS = 12
 _MOST_SCALED = 2**20
 
 
-# Whether results may be those of exact arithmetic where floats round.
+# Whether results may be computed exactly although floats would round.
 _NEARLY: ContextVar[bool] = ContextVar("nearly", default=False)
 
 
@@ -48,7 +49,7 @@ class Inexact(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Quotient:
-    """The float `above / below`, of integers; `below` is positive."""
+    """The float `above / below`, a quotient of integers. `below` is positive."""
 
     above: Dim
     below: Dim
@@ -73,7 +74,7 @@ class Quotient:
 
 
 def _quotient(above: Dim, below: Dim) -> Any:
-    """A quotient in lowest terms as far as numbers go; a plain number where it is one."""
+    """Return a quotient in lowest terms as far as its numbers allow, or a plain number if it is one."""
     if same(above, below):
         return 1.0
     if isinstance(above, int) and isinstance(below, int):
@@ -97,7 +98,7 @@ def _holds(condition: Expr) -> bool:
 
 
 def _decided(condition: Expr) -> Any:
-    """A condition as a bool where it is decided."""
+    """Return a condition as a bool if its value is known."""
     value = simple(condition)
     return bool(value) if isinstance(value, int) else value
 
@@ -138,7 +139,7 @@ def _multiply(a: Any, b: Any) -> Any:
 
 
 def _divide(a: Any, b: Any) -> Any:
-    """Integers by truncation, as ONNX does; floats exactly."""
+    """Divide integers by truncation, as ONNX does, and floats exactly."""
     if _is_float(a, b):
         x, y = Quotient.of(a), Quotient.of(b)
         if isinstance(y.above, int) and not y.above:
@@ -153,7 +154,7 @@ def _divide(a: Any, b: Any) -> Any:
 
 
 def scaled(dim: Dim, scale: Any) -> Dim | None:
-    """The floor of a dimension times a float32, or a `Quotient`; None where it has no exact form."""
+    """Return the floor of a dimension times a float32 or a `Quotient`, or None if it has no exact form."""
     try:
         if isinstance(scale, float):
             ratio = _ratio(scale)
@@ -167,10 +168,11 @@ def scaled(dim: Dim, scale: Any) -> Dim | None:
 
 @functools.cache
 def _ratio(scale: float) -> Fraction | None:
-    """The fraction p/q for which floor(n p/q) is the floor of the float32 product n * scale, at all n up to 2**20.
+    """Return a fraction p/q such that floor(n p/q) equals the floor of the float32 product n * scale for all n up to
+    2**20.
 
-    The rounding of a product can take it up to a whole number: 10 * 0.7 is 7, though the float32 0.7 is less than 7/10.
-    So the fraction that somebody rounded to the scale is tried, and all n are compared.
+    Rounding a product can move it up to a whole number. For example, 10 * 0.7 is 7, although the float32 0.7 is less
+    than 7/10. So the fraction that was probably rounded to the scale is tried, and all n are compared.
     """
     numbers = np.arange(_MOST_SCALED + 1)
     products = np.floor(numbers.astype(np.float32) * np.float32(scale)).astype(np.int64)
@@ -214,7 +216,7 @@ def _maximum(a: Any, b: Any) -> Any:
 
 
 def _either(a: Any, b: Any, first: Any, second: Any) -> Quotient:
-    """The first of two floats if a is not more than b, else the second: no dimension, and no quotient of two."""
+    """Return the first of two floats if a is not more than b, and the second otherwise, as a quotient of selections."""
     if not _NEARLY.get():
         raise Inexact
     condition, x, y = as_expr(_less_equal(a, b)), Quotient.of(first), Quotient.of(second)
@@ -302,7 +304,9 @@ def _clip(a: Any, *, a_min: Any, a_max: Any) -> Any:
 
 
 def _cast(a: Any, *, dtype: str) -> Any:
-    """Integers keep their value: a dimension fits every integer dtype that exporters use for it."""
+    """Convert symbolic numbers. Integers keep their value, because a dimension fits in every integer dtype that
+    exporters use.
+    """
     if dtype.startswith("float"):
         return a if isinstance(a, Quotient | float) else Quotient.of(_number(a))
     if dtype == "bool":
@@ -360,10 +364,11 @@ _MOVING = frozenset({
 
 
 def fold(op: registry.Operator, arrays: Sequence[np.ndarray], attrs: Mapping[str, Any], *, nearly: bool = False) -> Any:
-    """The result of an operator as an array of dtype object, or the tuple of its results; None if it has no exact form.
+    """Return the result of an operator as an array of dtype object, or a tuple of results; None if it has no exact
+    form.
 
-    `arrays` are the operands; one of them at least holds symbolic numbers. With `nearly` the result is what it would be
-    without the rounding of floats.
+    `arrays` are the operands, at least one of which contains symbolic numbers. With `nearly`, the result ignores the
+    rounding of floats.
     """
     token = _NEARLY.set(nearly)
     try:
@@ -395,7 +400,7 @@ def _mapped(function: Callable[..., Any], arrays: Sequence[np.ndarray], attrs: M
 
 
 def _objects(array: Any) -> np.ndarray:
-    """An array of Python numbers, which do not wrap, and expressions."""
+    """Return an array of Python numbers, which do not wrap, and expressions."""
     return np.asarray(array).astype(object)
 
 

@@ -1,11 +1,11 @@
-"""ONNX, opset 7 to the newest, as a graph.
+"""Convert ONNX models, opset 7 and newer, to graphs.
 
     graph = from_onnx("model.onnx", shapes={"x": (1, 3, 48, 320)})
 
-Each ONNX operator has a converter (`ops/`, one family a file), chosen by opset version, that writes minitvm operators.
-An operator without a converter is replaced by its function body if the ONNX specification has one. Values that are
-known while importing (weights, and arithmetic on shapes) are computed at once, symbolic dimensions included; so the
-chains of Shape, Gather, Concat that exporters write before a Reshape disappear.
+Each ONNX operator has a converter (`ops/`, one file per family), selected by opset version, that adds minitvm
+operators. An operator without a converter is replaced by its function body if the ONNX specification has one. Values
+that are known while importing (weights, and arithmetic on shapes) are computed immediately, including symbolic
+dimensions. So the chains of Shape, Gather and Concat that exporters write before a Reshape disappear.
 
 The `onnx` package is imported only when a model is.
 """
@@ -33,25 +33,28 @@ def from_onnx(
     states: Mapping[str, str] | bool | None = None,
     max_length: int | None = None,
 ) -> Graph:
-    """The graph of an ONNX model: a `ModelProto`, or the path of a file, with weights in it or in files beside it.
+    """Return the graph of an ONNX model: a `ModelProto`, or the path of a file with its weights inside or in other
+    files.
 
-    `shapes` gives the dimensions of inputs: {"x": ("b", 3, None)}. A number fixes a dimension. One that stays open
-    becomes a symbolic `SizeVar`, and so does one given as None or by a name; dimensions of one name are equal.
-    `values` gives the contents of inputs, which become constants instead of inputs of the graph; use it for inputs
-    that a shape, or a branch, depends on. `stop_before` ends the graph before the first node of that name or operator,
-    or with "unsupported" before the first that is not supported; its outputs are what the rest of the model reads.
+    `shapes` gives the dimensions of inputs: {"x": ("b", 3, None)}. A number fixes a dimension. A dimension that is
+    given by a name or as None, or that the model leaves open, becomes a symbolic `SizeVar`; equal names mean equal
+    dimensions. `values` gives the contents of inputs, which become constants instead of inputs of the graph. Use it for
+    inputs that a shape or a branch depends on. `stop_before` ends the graph before the first node with this name or
+    operator; "unsupported" means the first unsupported node. The outputs are then the values that the rest of the model
+    reads.
 
-    `states` are inputs that are an output of the run before, {"past_key": "present_key"}; True: those called past...
-    and present.... They become states of the graph, of constant shape: `max_length` is the size of the dimension that
-    is left open, the length of a context. A decoder of one token:
+    `states` maps inputs to the outputs of the previous run that they receive: {"past_key": "present_key"}. True selects
+    the names past... and present.... They become states of the graph with constant shapes, and `max_length` is the size
+    of the dimension that is still open, the length of a context. For example, a decoder for one token at a time:
 
         graph = from_onnx("decoder.onnx", shapes={"input_ids": (1, 1)}, states=True, max_length=2048)
         module = minitvm.build(graph)
         logits = module(input_ids=token, seqlens_k=place, total_sequence_length=place_and_one)
 
-    Raises `ModelError` where there is no file, no ONNX model, or one that contradicts itself; `InputError` for shapes
-    or values that do not fit; `UnsupportedOperator`, which names operator, attribute or dtype and the node, for what
-    minitvm does not implement, and its kind `ValueDependent` where the contents of an input decide a shape.
+    Raises `ModelError` if there is no such file, if it is not an ONNX model, or if the model contradicts itself;
+    `InputError` for shapes or values that do not fit; and `UnsupportedOperator` for an operator, attribute or dtype
+    that minitvm does not implement, which it names together with the node. Its subclass `ValueDependent` means that a
+    shape depends on the contents of an input.
     """
     from .importer import OnnxImporter
     from .loading import load

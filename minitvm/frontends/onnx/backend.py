@@ -1,10 +1,10 @@
-"""minitvm behind ONNX's backend interface, which ONNX's own test suite runs against.
+"""An implementation of ONNX's backend interface, with which ONNX's own test suite runs.
 
     prepared = OnnxBackend.prepare(onnx.load("model.onnx"))
     (y,) = prepared.run([x])
 
-ONNX lets the contents of an input decide shapes (the second input of Reshape, say). minitvm compiles for shapes, so
-such an input is taken as a constant when the model is run, and the model compiled anew when its contents change.
+In ONNX, shapes may depend on the contents of an input, such as the second input of Reshape. minitvm compiles for
+shapes, so it treats such an input as a constant, and compiles the model again if its contents change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Engine = Callable[[Graph], Runner]
 
 
 def compiled(graph: Graph) -> Runner:
-    """The graph compiled for the CPU, on one thread."""
+    """Return a function that runs the graph, compiled for the CPU, on one thread."""
     from ...build import build
 
     module = build(graph, threads=1)
@@ -41,9 +41,10 @@ def compiled(graph: Graph) -> Runner:
 
 
 class PreparedModel(BackendRep):
-    """A model that is compiled for the shapes, and where need be the contents, of what it is run on.
+    """A model that is compiled for the shapes of its inputs and, if necessary, for their contents.
 
-    `decisive` are the inputs whose contents were needed so far; `computes` says whether anything was left to compute.
+    `decisive` lists the inputs whose contents were needed so far. `computes` says whether any operator was left to
+    compute.
     """
 
     def __init__(self, model: onnx.ModelProto, engine: Engine) -> None:
@@ -57,7 +58,7 @@ class PreparedModel(BackendRep):
         self.runners: dict[Any, tuple[Runner, list[str]]] = {}
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[np.ndarray, ...]:
-        """The outputs for inputs in the model's order; raises `UnsupportedOperator` for what minitvm does not do."""
+        """Return the outputs for inputs in the model's order. Raises `UnsupportedOperator` for unsupported features."""
         if len(inputs) != len(self.names):
             raise InputError(f"the model takes {len(self.names)} inputs ({', '.join(self.names)}), found {len(inputs)}")
         arrays = {name: _held(x) for name, x in zip(self.names, inputs, strict=False)}
@@ -84,13 +85,15 @@ class PreparedModel(BackendRep):
 
 
 class OnnxBackend(Backend):
-    """ONNX's `Backend`, by compilation; `engine` makes a graph runnable and can be replaced."""
+    """ONNX's `Backend`, implemented by compilation. `engine` turns a graph into a runnable function and can be
+    replaced.
+    """
 
     engine: Engine = staticmethod(compiled)
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether the model can be imported."""
+        """Return whether the model can be imported."""
         try:
             cls._try_import(model)
         except MinitvmError:
@@ -99,7 +102,7 @@ class OnnxBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
-        """The model ready to run; raises `UnsupportedOperator` where that is known to be impossible."""
+        """Return the model, ready to run. Raises `UnsupportedOperator` if that is known to be impossible."""
         if not cls.supports_device(device):
             raise InputError(f"device {device} is not supported; known: CPU")
         cls._try_import(model)
@@ -125,7 +128,7 @@ class OnnxBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """CPU alone."""
+        """Return whether the device is the CPU."""
         return device.upper().split(":")[0] == "CPU"
 
     @staticmethod
@@ -135,7 +138,7 @@ class OnnxBackend(Backend):
 
 
 def _held(x: Any) -> Any:
-    """An input in the dtype that holds its numbers, if it has one of fewer bits."""
+    """Return an input in the wider dtype that stores its numbers, if its type has fewer bits than any dtype."""
     narrow = narrow_type(_elem_type(x)) if isinstance(x, np.ndarray) else None
     return x if narrow is None else x.astype(narrow.dtype)
 

@@ -1,4 +1,4 @@
-"""Branches whose results no value can be: the nodes behind them are converted once for each branch."""
+"""Branches whose results do not fit in a single value: the nodes after them are converted once per branch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ DEEPEST = 3  # such nodes behind each other: each doubles what is behind it
 
 
 class Parted(Exception):
-    """An If whose results differ in rank or dtype, with its condition as data [] and as one on sizes.
+    """Raised for an If whose results differ in rank or dtype. It has the condition as data [] and as a condition on
+    sizes.
 
     `refusal` is the error if the results still differ where the graph ends.
     """
@@ -24,6 +25,6 @@ class Parted(Exception):
 
 
 def selectable(a: Operand, b: Operand) -> bool:
-    """Whether one value can be either of two."""
+    """Return whether a single value can hold either of two operands."""
     sequences = isinstance(a, SequenceOperand) or isinstance(b, SequenceOperand)
     return not sequences and a.dtype == b.dtype and a.ndim == b.ndim

@@ -1,9 +1,9 @@
-"""ONNX's conformance suite: every node case run and classified, and the table of what is covered.
+"""Run all node cases of ONNX's conformance suite, classify the results, and print a table of the coverage.
 
     python -m minitvm.frontends.onnx.conformance docs/coverage.md
 
-A case passes, is refused with `UnsupportedOperator` or by a run that says what it does not support, gives a wrong
-answer, or fails in another way. The last two are bugs.
+A case may pass, be refused (by `UnsupportedOperator`, or by a run that names the unsupported feature), give a wrong
+answer, or fail in another way. The last two are bugs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...expr.dtypes import is_floating, limits
 # Cases whose answers are farther from the exact ones than the suite allows: a float32 FFT made them.
 INEXACT = {"test_dft_inverse": 1e-5, "test_dft_inverse_opset19": 1e-5}
 
-# So many units apart may results of 16 bits be: what an operator rounds on the way, and where, is not specified.
+# Results of 16 bits may differ by this many units, because intermediate rounding is not specified.
 ROUNDINGS = 2
 
 PASS, REFUSED, WRONG, FAILED = "pass", "refused", "wrong", "failed"
@@ -32,9 +32,9 @@ PASS, REFUSED, WRONG, FAILED = "pass", "refused", "wrong", "failed"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a case; `detail` is the first line of the refusal, the difference or the error.
+    """The result of a case. `detail` is the first line of the refusal, the difference or the error.
 
-    `computed` is false where the answer follows from shapes and constants alone, and no kernel ran.
+    `computed` is False if the answer follows from shapes and constants alone, so that no kernel ran.
     """
 
     name: str
@@ -48,7 +48,9 @@ class Result:
 
 
 def cases(plain_only: bool = True) -> list[Any]:
-    """ONNX's node cases, by name; `plain_only` leaves out those with inputs or outputs that are no numeric tensors."""
+    """Return ONNX's node cases, sorted by name. `plain_only` leaves out those with inputs or outputs that are not
+    numeric tensors.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
@@ -58,7 +60,7 @@ def cases(plain_only: bool = True) -> list[Any]:
 
 
 def is_plain(case: Any) -> bool:
-    """Whether all inputs and outputs are tensors of bool, of 8 to 64 bit integers, or of 16 to 64 bit floats."""
+    """Return whether all inputs and outputs are tensors of bool, 8 to 64 bit integers, or 16 to 64 bit floats."""
     from .dtypes import tensor_type
 
     try:
@@ -70,7 +72,7 @@ def is_plain(case: Any) -> bool:
 
 
 def operator_of(case: Any) -> str:
-    """The operator that a case is about; those of an expanded function go by the function's name."""
+    """Return the operator that a case tests. All cases of expanded functions are listed as "(function bodies)"."""
     name = case.name.removeprefix("test_")
     if "_expanded" in name:
         return "(function bodies)"
@@ -102,7 +104,7 @@ def run_case(case: Any, prepare: Callable[[Any], Any]) -> Result:
 
 
 def _array(value: Any) -> Any:
-    """A case's array, some of which stand there as TensorProto."""
+    """Return a case's array, which may be given as a TensorProto."""
     import onnx.numpy_helper
 
     return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
@@ -130,7 +132,7 @@ def _difference(actual: Sequence[Any], expected: Sequence[Any], rtol: float, ato
 
 
 def table(results: Iterable[Result], total: int) -> str:
-    """The coverage table as Markdown."""
+    """Return the coverage table as Markdown."""
     rows: dict[str, list[Result]] = {}
     for result in results:
         rows.setdefault(result.operator, []).append(result)
@@ -169,7 +171,7 @@ def table(results: Iterable[Result], total: int) -> str:
 
 
 def _reason(detail: str) -> str:
-    """A refusal without the name of the node, so that equal ones count together."""
+    """Return a refusal without the name of the node, so that equal refusals are counted together."""
     head, paren, rest = detail.partition(" (node ")
     text = head + rest.partition(")")[2] if paren else detail
     return text.removeprefix("operator ").replace("|", "/")[:100]
@@ -178,7 +180,7 @@ def _reason(detail: str) -> str:
 def run_all(
     prepare: Callable[[Any], Any], selected: Sequence[Any], progress: Callable[[int, int], None] | None = None
 ) -> list[Result]:
-    """All those cases, in order."""
+    """Run all of these cases, in order."""
     results = []
     for count, case in enumerate(selected):
         results.append(run_case(case, prepare))
@@ -188,7 +190,7 @@ def run_all(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the table to a file; 1 where a case is wrong or fails."""
+    """Write the table to a file. Return 1 if any case is wrong or fails."""
     from .backend import OnnxBackend
 
     every = cases(plain_only=False)

@@ -1,4 +1,4 @@
-"""The interface of a converter to one ONNX node: its inputs and its attributes."""
+"""The interface between a converter and one ONNX node: its inputs and its attributes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .importer import OnnxImporter
 
 _MISSING = object()
-# Attributes that divide or count something, of whichever operator.
+# Attributes of any operator that are divisors or counts.
 _FROM_ONE = frozenset(("strides", "dilations", "kernel_shape", "blocksize", "group", "num_groups", "num_outputs"))
 # Attributes that are 0 or 1, of whichever operator: systems differ in how they read another number. It is true for all
 # of them in the flags that are not listed, such as `upper`, and in these of an operator.
@@ -29,7 +29,7 @@ _TRUE_UNLESS_0 = frozenset((("SplitToSequence", "keepdims"), ("Unique", "sorted"
 
 
 class NodeContext(Conversion):
-    """One node that is being converted; `n[i]` is its i-th input."""
+    """One node that is being converted. `n[i]` is its input number i."""
 
     def __init__(self, importer: OnnxImporter, proto: Any, inputs: Sequence[Operand | None], version: int) -> None:
         super().__init__(importer.builder)
@@ -40,7 +40,7 @@ class NodeContext(Conversion):
 
     @property
     def where(self) -> str:
-        """The node, for errors: operator and name; in a function body, those of the node that calls it first."""
+        """The node, as text for errors: operator and name. In a function body, the calling node comes first."""
         return self.importer.place(self.proto)
 
     @property
@@ -60,29 +60,33 @@ class NodeContext(Conversion):
         return operand
 
     def optional(self, position: int) -> Operand | None:
-        """The input, or None where the node leaves it out."""
+        """Return an input, or None if the node leaves it out."""
         return self.inputs[position] if position < len(self.inputs) else None
 
     @property
     def present(self) -> list[Operand]:
-        """All inputs of a variadic operator."""
+        """Return all inputs of a variadic operator."""
         return [self[k] for k in range(len(self.inputs))]
 
     def present_from(self, first: int) -> list[Operand]:
-        """The inputs of a variadic operator after its fixed ones."""
+        """Return the inputs of a variadic operator after its fixed ones."""
         return [self[k] for k in range(first, len(self.inputs))]
 
     def wants(self, output: int) -> bool:
-        """Whether the node has that output."""
+        """Return whether the node has this output."""
         return output < len(self.proto.output) and bool(self.proto.output[output])
 
     def by_definition(self, *inputs: Operand | None) -> Any:
-        """The outputs of the function body that the specification gives for the node, or for other inputs."""
+        """Return the outputs of the function body that the specification gives for the node, on its own or on other
+        inputs.
+        """
         self.attributes_read.update(self.attributes)
         return self.importer.by_definition(self.proto, inputs or self.inputs, self.version)
 
     def converted_as(self, name: str, *inputs: Operand | None) -> Any:
-        """What the converter of the standard operator `name` makes of other inputs and this node's attributes."""
+        """Return the result of the converter of the standard operator `name` for other inputs and this node's
+        attributes.
+        """
         version = self.importer.versions.get("", self.importer.versions.get("ai.onnx", 1))
         function = find("", name, version)
         if function is None:
@@ -94,7 +98,9 @@ class NodeContext(Conversion):
     # --- attributes ---
 
     def attr(self, name: str, default: Any = _MISSING) -> Any:
-        """The attribute as a Python value (int, float, str, array, tuple of these); the default where it is absent."""
+        """Return an attribute as a Python value (int, float, str, array, or a tuple of these), or the default if it is
+        absent.
+        """
         self.attributes_read.add(name)
         if name not in self.attributes:
             if default is _MISSING:
@@ -108,31 +114,31 @@ class NodeContext(Conversion):
         return value
 
     def has(self, name: str) -> bool:
-        """Whether the attribute is present."""
+        """Return whether the attribute is present."""
         return name in self.attributes
 
     def dtype_attr(self, name: str, default: Any = None) -> DType | None:
-        """An attribute that holds an element type."""
+        """Return an attribute that holds an element type, as a dtype."""
         code = self.attr(name, None)
         return default if code is None else dtype_of(code, f"{self.where}, attribute {name}")
 
     def ignore(self, *names: str) -> None:
-        """Mark attributes as read: they have no effect here."""
+        """Mark attributes as read, because they have no effect here."""
         self.attributes_read.update(names)
 
     def refuse_attribute(self, name: str) -> NoReturn:
-        """Refuse the node for the value that an attribute has."""
+        """Raise `UnsupportedOperator` because of the value of an attribute."""
         raise UnsupportedOperator(f"{self.where}: attribute {name}={self.attr(name, None)!r} is not supported")
 
     def check_attributes(self) -> None:
-        """Refuse an attribute that the converter did not ask for."""
+        """Raise `UnsupportedOperator` for an attribute that the converter did not read."""
         for name in self.attributes:
             if name not in self.attributes_read:
                 raise UnsupportedOperator(f"{self.where}: attribute {name} is not supported")
 
 
 def require_flags(proto: Any, where: str) -> None:
-    """Refuse a node whose attributes that must be 0 or 1 have another value."""
+    """Raise `ModelError` if an attribute of a node that must be 0 or 1 has another value."""
     for attribute in proto.attribute:
         strict = attribute.name in _FLAGS and (proto.op_type, attribute.name) not in _TRUE_UNLESS_0
         if strict and attribute.type == attribute.INT and attribute.i not in (0, 1):
@@ -140,7 +146,7 @@ def require_flags(proto: Any, where: str) -> None:
 
 
 def label(proto: Any) -> str:
-    """A node, for errors."""
+    """Return the operator and the name of a node, as text for errors."""
     operator = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
     name = proto.name or next((o for o in proto.output if o), "")
     return f"operator {operator} (node {name})" if name else f"operator {operator}"

@@ -1,4 +1,4 @@
-"""ONNX's element types as dtypes."""
+"""Convert ONNX's element types and tensors to dtypes and arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DTYPES = {
     11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16",
 }  # fmt: skip
 
-# What is held in a wider dtype, element by element: integers of fewer bits than a byte, floats of a byte or less.
+# Types that are stored in a wider dtype: integers of fewer bits than a byte, and floats of a byte or less.
 _NARROW = {
     17: Narrow("float16", "float8_e4m3fn"), 18: Narrow("float16", "float8_e4m3fnuz"),
     19: Narrow("float16", "float8_e5m2"), 20: Narrow("float16", "float8_e5m2fnuz"),
@@ -27,12 +27,12 @@ _NARROW = {
 
 
 def narrow_type(elem_type: int) -> Narrow | None:
-    """The type of elements that a wider dtype holds; None for all other types."""
+    """Return the narrow type for elements that are stored in a wider dtype, or None for all other types."""
     return _NARROW.get(elem_type)
 
 
 def narrow_results(proto: Any, inputs: Sequence[Operand | None], version: int) -> list[Narrow | None]:
-    """The narrow type of each output of a node that has the type of an input, such as that of a Reshape."""
+    """Return the narrow type of each output of a node whose type is that of an input, as for Reshape."""
     import onnx
 
     if all(i is None or i.narrow is None for i in inputs) or not onnx.defs.has(proto.op_type, version, proto.domain):
@@ -44,12 +44,14 @@ def narrow_results(proto: Any, inputs: Sequence[Operand | None], version: int) -
 
 
 def stored_dtype(elem_type: int, where: str) -> DType:
-    """The dtype that holds the elements: a wider one for integers of 4 bits and floats of 8, else the dtype itself."""
+    """Return the dtype that stores the elements: a wider one for 4-bit integers and 8-bit floats, else the dtype
+    itself.
+    """
     return DType(_NARROW[elem_type].dtype) if elem_type in _NARROW else dtype_of(elem_type, where)
 
 
 def dtype_of(elem_type: int, where: str) -> DType:
-    """The dtype of an element type; raises `UnsupportedOperator` that names the type and the place, `where`."""
+    """Return the dtype of an element type. Raises `UnsupportedOperator`, which names the type and the place `where`."""
     if elem_type in _DTYPES:
         return DType(_DTYPES[elem_type])
     import onnx
@@ -59,9 +61,9 @@ def dtype_of(elem_type: int, where: str) -> DType:
 
 
 def array_of(tensor: Any, where: str) -> np.ndarray:
-    """The contents of a TensorProto; what has fewer bits than a dtype comes in a wider one.
+    """Return the contents of a TensorProto. Types with fewer bits than any dtype are converted to a wider one.
 
-    Raises `ModelError` if they are in a file beside the model that was not loaded, and if they do not fit the shape.
+    Raises `ModelError` if the contents are in an external file that was not loaded, or do not fit the shape.
     """
     import onnx.numpy_helper
 
@@ -82,7 +84,10 @@ def array_of(tensor: Any, where: str) -> np.ndarray:
 
 
 def tensor_type(info: Any, where: str) -> tuple[DType, list[int | str] | None]:
-    """Dtype and dimensions of a ValueInfoProto: an integer, a name, or "" if it is not given; None: rank unknown."""
+    """Return the dtype and the dimensions of a ValueInfoProto. The dimensions are None if the rank is unknown.
+
+    A dimension is an integer, a name, or "" if it is not given.
+    """
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
         kind_name = {"sequence_type": "sequence", "map_type": "map", "optional_type": "optional"}.get(

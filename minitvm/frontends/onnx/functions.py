@@ -1,4 +1,4 @@
-"""Function bodies, from the onnx package, of operators that the ONNX specification defines by other operators."""
+"""The function bodies of operators that the ONNX specification defines by other operators, from the onnx package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from ...graph.nodes import Dim
 
 
 def has_body(proto: Any, version: int) -> bool:
-    """Whether the specification defines the operator of a node by others, on inputs of some types at least."""
+    """Return whether the specification defines a node's operator by other operators, at least for inputs of some
+    types.
+    """
     import onnx.defs
 
     try:
@@ -21,7 +23,7 @@ def has_body(proto: Any, version: int) -> bool:
 
 
 def body_of(proto: Any, types: Sequence[tuple[DType, tuple[Dim, ...]] | None], version: int) -> Any:
-    """The FunctionProto that defines a node on inputs of those types in an opset, or None where there is none."""
+    """Return the FunctionProto that defines a node for inputs of these types in an opset, or None."""
     import onnx
     import onnx.defs
 
@@ -46,7 +48,7 @@ def body_of(proto: Any, types: Sequence[tuple[DType, tuple[Dim, ...]] | None], v
 
 
 def _complete(onnx: Any, schema: Any, serialized: bytes, proto: Any) -> Any:
-    """The body, with the schema's default for each attribute that the node leaves out."""
+    """Return the body, with the schema's default for each attribute that the node leaves out."""
     function = onnx.FunctionProto.FromString(serialized)
     present = {a.name for a in proto.attribute}
     declared = {a.name for a in function.attribute_proto}

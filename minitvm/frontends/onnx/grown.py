@@ -1,11 +1,11 @@
-"""Caches that a model extends by Concat, as states of constant size.
+"""Turn caches that a model extends by Concat into states of constant size.
 
     past [.., p, ..]                  becomes        cache [.., bound, ..], a state
     present = Concat(past, new)                      cache = cache_update(cache, new, at=p)
                                                      present = cache[.., :p + k, ..]
 
-The number p is not a size of any input any more. Exporters give another input, the mask, the length `p + k`, so p is
-that length less the k new tokens.
+The number p is then no longer the size of an input. But exporters declare the length `p + k` for another input, the
+mask, so p is this length minus the k new tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """A cache whose first places along `axis` are the past; with `added` new ones it has `whole` of them."""
+    """A cache whose first places along `axis` hold the past. Including `added` new entries, `whole` places are in
+    use.
+    """
 
     cache: Operand
     axis: int
@@ -42,11 +44,11 @@ class Grown:
         return simple(self.whole - self.added)
 
     def cut(self, cache: Operand, end: Dim) -> dict[str, Any]:
-        """The attributes of the slice up to a place."""
+        """Return the attributes of a slice from the start up to `end`."""
         return {"begin": (0,), "end": (end,), "strides": (1,), "axes": (self.axis % cache.ndim,)}
 
     def extended(self, n: NodeContext, new: Operand) -> tuple[Operand, Operand]:
-        """The cache with the new rows, and what the model sees of it."""
+        """Return the cache with the new rows, and the part of it that the model sees."""
         places = self.cache.shape[self.axis]
         if isinstance(self.whole, Expr):
             new = n.builder.required(new, [LE(self.whole, as_expr(places))], n.where)
@@ -62,16 +64,16 @@ class Grown:
 
 
 def extends(graph: Any, name: str) -> bool:
-    """Whether the model puts something behind an input by Concat."""
+    """Return whether the model appends to an input with Concat."""
     return any(node.op_type == "Concat" and list(node.input)[:1] == [name] for node in graph.node)
 
 
 def length_with_new(
     past: str, declared: Mapping[str, Sequence[int | str] | None], symbols: Mapping[str, Dim], name: str
 ) -> tuple[str, int]:
-    """The dimension `past + k` of an input, and the number k of new tokens.
+    """Return the dimension `past + k` of an input, and the number k of new tokens.
 
-    Raises `UnsupportedOperator` if no input has such a dimension, or k is open.
+    Raises `UnsupportedOperator` if no input has such a dimension, or if k is symbolic.
     """
     for dims in declared.values():
         for dim in dims or ():

@@ -1,4 +1,4 @@
-"""The walk over an ONNX graph: names become operands, nodes operators; known values are computed on the way."""
+"""Walk an ONNX graph: names become operands, nodes become operators, and known values are computed on the way."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class OnnxImporter:
         self._parted: dict[str, UnsupportedOperator] = {}  # names of which each branch has another type
 
     def run(self) -> Graph:
-        """The graph."""
+        """Import the model and return its graph."""
         graph = self.model.graph
         require_single_definitions(self.model)
         scope = self._initializers(graph)
@@ -95,17 +95,17 @@ class OnnxImporter:
         return self.builder.build(outputs, [(scope[name], new) for name, new in left.items()])
 
     def bound_of_iterations(self) -> int | None:
-        """The most iterations that a loop which data end may have; None if the caller did not say."""
+        """The largest number of iterations of a loop with a data-dependent end, or None if the caller gave none."""
         return self.max_length
 
     # --- states ---
 
     def grown_past(self, operand: Operand) -> Grown | None:
-        """The cache, if an operand is the past that a run begins with."""
+        """Return the cache for an operand that is the past at the start of a run, or None."""
         return None if operand.value is None else self._grown.get(operand.value)
 
     def extended(self, n: NodeContext, past: Grown, new: Operand) -> Operand:
-        """The past and the new tokens, written into the cache."""
+        """Write the new tokens into the cache, and return the past followed by the new tokens."""
         cache, seen = past.extended(n, new)
         self._extended[seen.value] = cache  # type: ignore[index]
         return seen
@@ -113,7 +113,9 @@ class OnnxImporter:
     def _lengths(
         self, graph: Any, declared: Mapping[str, Sequence[int | str] | None]
     ) -> dict[str, tuple[int, Dim, int]]:
-        """For each state that grows by Concat: the axis, the length with the new tokens, and their number."""
+        """Return, for each state that grows by Concat: the axis, the length including the new tokens, and their
+        number.
+        """
         lengths = {}
         for name in self.states:
             dims = declared[name] or ()
@@ -136,7 +138,7 @@ class OnnxImporter:
         }
 
     def _inputs(self, graph: Any, scope: dict[str, Operand]) -> None:
-        # An input that has an initializer too is a constant, unless the caller says what is passed in its place.
+        # An input that also has an initializer is a constant, unless the caller declares it as an input.
         for name in (i.name for i in graph.input if i.name in self.shapes or i.name in self.values):
             scope.pop(name, None)
         inputs = [i for i in graph.input if i.name not in scope]
@@ -236,9 +238,9 @@ class OnnxImporter:
     def _apart(
         self, parted: Parted, protos: Sequence[Any], scope: dict[str, Operand], versions: Mapping[str, int]
     ) -> None:
-        """Convert an If and the nodes behind it once for each branch; results that can be one value are selected.
+        """Convert an If, and the nodes after it, once per branch. Results that fit in a single value are selected.
 
-        Legal, as nodes have no effect: both are computed, and a run reads what belongs to its branch.
+        Legal, because nodes have no side effects: both versions are computed, and a run uses the results of its branch.
         """
         if self._apart_now == DEEPEST:
             raise parted.refusal
@@ -263,7 +265,7 @@ class OnnxImporter:
                 scope[name] = self.builder.selected(parted.flag, parted.holds, a, b, name, self.place(first))
 
     def subgraph(self, graph: Any, scope: dict[str, Operand]) -> list[Operand]:
-        """The outputs of a branch, which can use the names around it."""
+        """Return the outputs of a branch, which may use surrounding names."""
         inner = {**scope, **self._initializers(graph)}
         self.nodes(graph.node, inner, self.versions)
         return [self._lookup(inner, o.name, f"the outputs of the branch {graph.name}") for o in graph.output]
@@ -276,7 +278,7 @@ class OnnxImporter:
         return scope[name]
 
     def place(self, proto: Any) -> str:
-        """A node, for errors; in a function body, the node that calls it comes first."""
+        """Return a node as text for errors. In a function body, the calling node comes first."""
         return ": ".join((*self.calls, label(proto)))
 
     def _convert(
@@ -297,7 +299,7 @@ class OnnxImporter:
         return self.by_definition(proto, inputs, versions[domain])
 
     def by_definition(self, proto: Any, inputs: Sequence[Operand | None], version: int) -> list[Operand | None]:
-        """The outputs of a node by the function body that its specification has for an opset."""
+        """Return the outputs of a node, computed by the function body in its specification for an opset."""
         types = [(i.dtype, i.shape) if i is not None else None for i in inputs]
         body = body_of(proto, types, version)
         if body is None:
@@ -334,14 +336,12 @@ class OnnxImporter:
         return outputs
 
     def _misfit(self, proto: Any, error: MinitvmError) -> MinitvmError:
-        """The error for an operator's refusal: the model contradicts itself, or needs more than the operator can do."""
+        """Return the error for an operator's refusal: the model contradicts itself, or needs an unsupported feature."""
         kind = ModelError if self._contradiction() else UnsupportedOperator
         return kind(f"{self.place(proto)}: {error}")
 
     def _contradiction(self, proto: Any = None) -> str:
-        """What the specification of ONNX does not allow in a node or in the types of the model, on one line; "" if
-        nothing.
-        """
+        """Return, on one line, how a node or the types of the model violate ONNX's specification, or ""."""
         import onnx.checker
         import onnx.shape_inference
 
@@ -356,7 +356,7 @@ class OnnxImporter:
         return ""
 
     def _call(self, proto: Any, function: Any, inputs: Sequence[Operand | None]) -> list[Operand | None]:
-        """The outputs of a function body on those inputs; None for one that the body leaves out."""
+        """Return the outputs of a function body for these inputs, with None for outputs that the body leaves out."""
         scope = {name: operand for name, operand in zip(function.input, inputs, strict=False) if operand is not None}
         if not self.calls:
             self.calls.append(label(proto))
@@ -382,7 +382,9 @@ class OnnxImporter:
 
 
 def _versions(imports: Iterable[Any]) -> dict[str, int]:
-    """Versions by domain; of the standard one at least the oldest, which what older models hold has not changed."""
+    """Return the versions by domain. That of the standard domain is at least OLDEST, if its operators have not changed
+    since.
+    """
     versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in imports}
     if "" in versions:
         versions[""] = max(versions[""], OLDEST)
@@ -390,7 +392,9 @@ def _versions(imports: Iterable[Any]) -> dict[str, int]:
 
 
 def _with_attributes(proto: Any, attributes: Mapping[str, Any]) -> Any:
-    """A copy of a node of a function body whose references to the function's attributes are filled in."""
+    """Return a copy of a node in a function body, with references to the function's attributes replaced by their
+    values.
+    """
     copy = type(proto).FromString(proto.SerializeToString())
     kept = []
     for attribute in copy.attribute:
@@ -407,7 +411,7 @@ def _with_attributes(proto: Any, attributes: Mapping[str, Any]) -> Any:
 
 
 def _inside(attribute: Any, attributes: Mapping[str, Any]) -> Any:
-    """The same within the branches of an If."""
+    """Replace references to attributes in the branches of an If."""
     if attribute.HasField("g"):
         nodes = [_with_attributes(n, attributes) for n in attribute.g.node]
         del attribute.g.node[:]

@@ -1,4 +1,4 @@
-"""A file, or a model in memory, as a checked `ModelProto`."""
+"""Load a file, or a model in memory, as a checked `ModelProto`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ OLDEST = 7  # of an older opset those operators are taken that have not changed 
 
 
 def load(model: Any) -> Any:
-    """The ModelProto; raises `ModelError` for a file that is missing or no ONNX model, `UnsupportedOperator` for an
-    opset that is too old.
+    """Return the ModelProto. Raises `ModelError` if the file is missing or not an ONNX model.
+
+    Raises `UnsupportedOperator` if the opset is too old.
     """
     try:
         import onnx
@@ -36,7 +37,7 @@ def load(model: Any) -> Any:
 
 
 def _standard_operators(graph: Any) -> Iterator[str]:
-    """The names of the standard operators of a graph and its subgraphs."""
+    """Yield the names of the standard operators in a graph and its subgraphs."""
     for node in graph.node:
         if node.domain in ("", "ai.onnx"):
             yield node.op_type
@@ -46,7 +47,7 @@ def _standard_operators(graph: Any) -> Iterator[str]:
 
 
 def _changed(onnx: Any, name: str, version: int) -> bool:
-    """Whether an operator of an opset has another definition in `OLDEST`."""
+    """Return whether the definition of an operator changed between an opset and `OLDEST`."""
     try:
         old, new = (onnx.defs.get_schema(name, max_inclusive_version=v, domain="") for v in (version, OLDEST))
     except onnx.defs.SchemaError:
@@ -75,10 +76,10 @@ def _read(onnx: Any, path: Path) -> Any:
 
 
 def _folder_of_weights(onnx: Any, model: Any, path: Path) -> Path:
-    """The folder whose files hold the weights; names of files in the model become names there.
+    """Return the folder with the files of the weights. Names of files in the model are changed to names in this folder.
 
-    Hugging Face's cache links a model, and each file of its weights, to files of one folder. Safe: a link is followed
-    only if it leads into the folder where the model itself is, beside it; `onnx` refuses all others, and paths that
+    In Hugging Face's cache, a model and its weights are links to files in one folder. This is safe, because a link is
+    followed only if it leads to the folder of the model file itself. `onnx` refuses all other links, and paths that
     leave a folder.
     """
     real = path.resolve().parent

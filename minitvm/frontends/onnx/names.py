@@ -1,4 +1,4 @@
-"""ONNX's rule for names: each one is defined once (static single assignment)."""
+"""ONNX's rule for names: each name is defined once (static single assignment)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .context import label
 
 
 def require_single_definitions(model: Any) -> None:
-    """Raises `ModelError` if a graph, a branch or a function of the model defines a name twice.
+    """Raise `ModelError` if a graph, a branch or a function of the model defines a name twice.
 
-    An input may have an initializer, its default. The inputs and initializers of a branch may hide names around it;
-    its nodes may not.
+    An input may have an initializer, which is its default. The inputs and initializers of a branch may hide surrounding
+    names; its nodes may not.
     """
     _check(model.graph, {})
     for function in model.functions:
@@ -34,7 +34,7 @@ def _check(graph: Any, around: Mapping[str, str]) -> None:
 
 
 def _nodes(nodes: Iterable[Any], places: dict[str, str]) -> None:
-    """The definitions of nodes, in their order; `places` has those before them, by name, and gets theirs."""
+    """Check the definitions of nodes, in order. `places` maps names to earlier definitions, and is extended."""
     for node in nodes:
         for attribute in node.attribute:
             for inner in (attribute.g,) if attribute.HasField("g") else attribute.graphs:

@@ -1,4 +1,4 @@
-"""The converters by operator and opset version.
+"""The registry of converters, by operator and opset version.
 
     @converter("Softmax", since=13)
     def softmax(n):
@@ -7,9 +7,9 @@
 An operator whose declaration has a name in ONNX (`topi.registry.register`, `onnx=`) needs no converter: its inputs are
 the node's, and its attributes the ones that the declaration lists.
 
-A converter takes a `NodeContext` and returns the operand, or the sequence of operands, for the node's outputs. Of
-several converters, the one with the greatest `since` up to the model's opset is used. An attribute that is present and
-that the converter does not read is refused.
+A converter takes a `NodeContext` and returns the operand, or the sequence of operands, for the node's outputs. If there
+are several, the one with the greatest `since` up to the model's opset is used. A node with an attribute that the
+converter does not read is refused.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ CONVERTERS: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
 
 RANDOM = "it is random"
 
-# Operators that are refused, each with the reason.
+# Refused operators, each with the reason.
 REFUSED: dict[str, str] = {}
 
 
 def converter(name: str, *, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
-    """Register a converter of the operator `name` from opset `since` on."""
+    """Return a decorator that registers a converter of the operator `name` from opset `since` on."""
 
     def decorate(function: Converter) -> Converter:
         versions = CONVERTERS.setdefault((domain, name), [])
@@ -47,12 +47,16 @@ def converter(name: str, *, since: int = 1, domain: str = "") -> Callable[[Conve
 
 
 def refuse(reason: str, *names: str) -> None:
-    """Refuse operators, by names, for a reason that completes the sentence `operator X is not supported: ...`."""
+    """Register operators that are refused, with a reason that completes the sentence `operator X is not supported:
+    ...`.
+    """
     REFUSED.update(dict.fromkeys(names, reason))
 
 
 def find(domain: str, name: str, version: int) -> Converter | None:
-    """The converter of an operator in an opset, or None: one that is written, or what a later declaration says."""
+    """Return the converter of an operator in an opset, or None. It is a registered one, or the operator's
+    declaration.
+    """
     importlib.import_module(f"{__package__}.ops")
     domain = "" if domain == "ai.onnx" else domain
     written = next((item for item in CONVERTERS.get((domain, name), []) if item[0] <= version), None)
@@ -65,7 +69,7 @@ def find(domain: str, name: str, version: int) -> Converter | None:
 
 
 def _declared(operator: operators.Operator, n: NodeContext) -> Any:
-    """The operator on the inputs of a node that means the same."""
+    """Convert a node to the operator with the same meaning."""
     from .ops import reduction
 
     assert operator.onnx is not None
@@ -76,6 +80,6 @@ def _declared(operator: operators.Operator, n: NodeContext) -> Any:
 
 
 def _attribute(n: NodeContext, name: str, default: Any) -> Any:
-    """An attribute of a node; one that is left out has the default of ours."""
+    """Return an attribute of a node, or the default of our operator if it is left out."""
     value = n.attr(name) if default is operators.REQUIRED else n.attr(name, default)
     return bool(value) if isinstance(default, bool) else value

@@ -1,4 +1,4 @@
-"""Which inputs and outputs of a model are states: caches that one run leaves for the next."""
+"""Find the inputs and outputs of a model that are states: caches that one run leaves for the next."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _PRESENT = re.compile(r"^present(_key_values)?(?=[^a-z]|$)", re.IGNORECASE)
 def state_names(
     states: Mapping[str, str] | bool | None, inputs: Sequence[str], outputs: Sequence[str]
 ) -> dict[str, str]:
-    """The input and the output of each state; with True those that are called "past..." and "present...".
+    """Return the output for each input that is a state. With True, states are the inputs "past..." with outputs
+    "present...".
 
-    Raises `InputError` for names that the model does not have, and where there are no such pairs.
+    Raises `InputError` for names that the model does not have, or if there are no such pairs.
     """
     if not states:
         return {}
@@ -48,9 +49,10 @@ def state_names(
 def state_shape(
     name: str, declared: Sequence[int | str], symbols: Mapping[str, Dim], max_length: int | None
 ) -> tuple[int, ...]:
-    """The shape of a state: what is open in its declared shape, once `symbols` are known, is `max_length`.
+    """Return the shape of a state: its declared shape with `symbols` replaced, and the open dimension set to
+    `max_length`.
 
-    Raises `InputError` if that is not one dimension, or if there is no `max_length` for it.
+    Raises `InputError` if more than one dimension is open, or if there is no `max_length` for it.
     """
     shape = [dim if isinstance(dim, int) else symbols.get(dim, dim) for dim in declared]
     unknown = [axis for axis, dim in enumerate(shape) if not isinstance(dim, int)]

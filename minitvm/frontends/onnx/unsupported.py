@@ -1,4 +1,4 @@
-"""The operators of a model that are not supported, all listed at once; and the part of a model before a node."""
+"""List all unsupported operators of a model at once, and cut a model before a node."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LONGEST = 12  # lines of an error
 
 
 class Known:
-    """Which operators of a model have a converter, or a body of operators that do."""
+    """Knows which operators of a model have a converter, or a function body of supported operators."""
 
     def __init__(self, local_functions: Mapping[tuple[str, str, str], Any], versions: Mapping[str, int]) -> None:
         self.local_functions, self.versions = local_functions, versions
 
     def missing(self, protos: Iterable[Any]) -> Iterator[Any]:
-        """The nodes, those in branches, loops and functions of the model included, that are not supported."""
+        """Yield the unsupported nodes, including those in branches, loops and functions of the model."""
         seen: set[tuple[str, str]] = set()
         for proto in _nested(protos):
             local = self.local_functions.get((proto.domain, proto.op_type, proto.overload))
@@ -33,11 +33,11 @@ class Known:
                 yield from self.missing(local.node)
 
     def version(self, proto: Any) -> int | None:
-        """The opset that the model imports of an operator's domain."""
+        """Return the opset that the model imports for an operator's domain."""
         return self.versions.get("" if proto.domain == "ai.onnx" else proto.domain)
 
     def has(self, proto: Any) -> bool:
-        """Whether an operator that is no function of the model is supported."""
+        """Return whether an operator that is not a function of the model is supported."""
         version = self.version(proto)
         if version is None or find(proto.domain, proto.op_type, version) is not None:
             return True
@@ -53,10 +53,10 @@ def _nested(protos: Iterable[Any]) -> Iterator[Any]:
 
 
 def with_others(error: UnsupportedOperator, known: Known, protos: Sequence[Any]) -> UnsupportedOperator:
-    """The error with all operators of the model that are not supported, a line for each, and what to try.
+    """Return the error, extended by all unsupported operators of the model, one per line, and suggestions.
 
-    `error` is what ended the import: the first of them, or what another operator does not support. Then the first line
-    is its text.
+    `error` ended the import: it is about the first of them, or about another operator. In the second case, its text is
+    the first line.
     """
     missing: dict[str, list[Any]] = {}
     for proto in known.missing(protos):
@@ -78,7 +78,7 @@ def with_others(error: UnsupportedOperator, known: Known, protos: Sequence[Any])
 
 
 def _described(nodes: Sequence[Any], known: Known) -> str:
-    """A line for nodes of one operator: where the first one is, how many there are, and why they are refused."""
+    """Return a line about nodes of one operator: the first one's place, their number, and why they are refused."""
     first, version = nodes[0], known.version(nodes[0])
     more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
     reason = REFUSED.get(first.op_type)
@@ -87,7 +87,7 @@ def _described(nodes: Sequence[Any], known: Known) -> str:
 
 
 def _tries(missing: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Ways out for a model with operators that are not supported."""
+    """Return suggestions for a model with unsupported operators."""
     tries = ['stop_before="unsupported" in build(): the part of the model in front of them']
     unknown = next((nodes[0] for name, nodes in missing.items() if name not in REFUSED), None)
     if unknown is not None:
@@ -102,7 +102,7 @@ def _tries(missing: Mapping[str, Sequence[Any]]) -> list[str]:
 
 
 def before(stop: str, protos: Sequence[Any], known: Known) -> list[Any]:
-    """The nodes before the first one of that name or operator; or before the first that is not supported."""
+    """Return the nodes before the first one with this name or operator, or before the first unsupported one."""
     for position, proto in enumerate(protos):
         if stop == UNSUPPORTED and any(True for _ in known.missing([proto])):
             return list(protos[:position])
@@ -115,7 +115,7 @@ def before(stop: str, protos: Sequence[Any], known: Known) -> list[Any]:
 
 
 def left_open(protos: Sequence[Any], rest: Sequence[Any], outputs: Sequence[str], where: str) -> list[str]:
-    """The values that some nodes compute and others, or the outputs, read: the outputs of the first part."""
+    """Return the values that some nodes compute and that the rest, or the outputs, read."""
     computed = [name for proto in protos for name in proto.output if name]
     read = {name for proto in rest for name in _reads(proto)} | set(outputs)
     names = [name for name in computed if name in read]
@@ -125,7 +125,7 @@ def left_open(protos: Sequence[Any], rest: Sequence[Any], outputs: Sequence[str]
 
 
 def live(graph: Any) -> list[Any]:
-    """The nodes that the outputs need, in order."""
+    """Return the nodes that the outputs need, in order."""
     needed = {o.name for o in graph.output}
     kept = []
     for proto in reversed(graph.node):

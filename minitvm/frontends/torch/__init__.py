@@ -1,11 +1,12 @@
-"""PyTorch: programs of `torch.export` as graphs.
+"""Convert PyTorch programs of `torch.export` to graphs.
 
     program = torch.export.export(module, (x,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
     graph = minitvm.from_torch(program)
 
-The program is decomposed into ATen's operators. Each has a converter (`ops/`, one family a file) that writes minitvm
-operators; an operator that has one, such as `layer_norm` or `scaled_dot_product_attention`, is not decomposed further.
-Parameters and buffers become constants, open dimensions symbolic ones with the names that `torch.export.Dim` gave them.
+The program is decomposed into ATen's operators. Each has a converter (`ops/`, one file per family) that adds minitvm
+operators. An operator with a converter, such as `layer_norm` or `scaled_dot_product_attention`, is not decomposed
+further. Parameters and buffers become constants. Open dimensions become symbolic dimensions with the names of
+`torch.export.Dim`.
 
 The `torch` package is imported only when a program is.
 """

@@ -4,11 +4,11 @@
     with torch.no_grad():
         y = model(x)
 
-PyTorch finds the backend by its entry point, `torch_dynamo_backends`, once minitvm is installed. AOTAutograd brings
-what Dynamo captures into ATen's operators; `frontends.torch` reads it; the first call builds it. Parameters and buffers
-are constants, in their own memory: where a call finds that they were exchanged, or changed by an operation of PyTorch,
-it builds the graph anew. A change by way of `parameter.data` goes unseen. Other arrays come and go by DLPack, without a
-copy.
+PyTorch finds the backend by its entry point, `torch_dynamo_backends`, once minitvm is installed. AOTAutograd lowers the
+graph that Dynamo captures to ATen's operators, `frontends.torch` imports it, and the first call builds it. Parameters
+and buffers are constants in their own memory. If a call finds that they were replaced, or changed by a PyTorch
+operation, it builds the graph again. A change through `parameter.data` is not detected. Other arrays are exchanged by
+DLPack, without a copy.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ KEPT = 4  # programs of one captured graph, for different parameters, that are k
 def backend(
     module: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """Compile a graph that Dynamo captured: the backend `minitvm` of `torch.compile`.
+    """Compile a graph that Dynamo captured. This is the backend `minitvm` of `torch.compile`.
 
-    `options` are `target`, `threads` and `accuracy`, as `build` takes them. Raises `InputError` for others, and
-    `UnsupportedOperator` for operators without a converter and for a graph of which a derivative may be asked.
+    `options` are `target`, `threads` and `accuracy`, as in `build`. Raises `InputError` for other options, and
+    `UnsupportedOperator` for operators without a converter and for a graph that may need derivatives.
     """
     settings = dict(options or {})
     for name in settings:
@@ -78,16 +78,16 @@ def _refuse_training(_: torch.fx.GraphModule, __: Sequence[Any]) -> Callable[...
 
 
 def _parameters() -> frozenset[int]:
-    """Which arguments of the graph that is being compiled are parameters and buffers."""
+    """Return the positions of the compiled graph's arguments that are parameters and buffers."""
     context = TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
     return frozenset() if metadata is None else frozenset(metadata.static_input_indices)
 
 
 class _Captured:
-    """A graph of ATen's operators, built for the parameters that it is called with.
+    """A graph of ATen's operators, built for the parameters with which it is called.
 
-    Open sizes stay open, unless an operator is refused for them: then there is a program for the sizes of each call.
+    Open sizes stay symbolic, unless an operator does not support that; then there is a program for each set of sizes.
     """
 
     def __init__(self, graph: torch.fx.GraphModule, parameters: frozenset[int], settings: Mapping[str, Any]) -> None:
@@ -97,7 +97,7 @@ class _Captured:
         refuse_unsupported(graph)
 
     def call(self, *args: Any) -> list[Any]:
-        """The results for arguments in the order of the graph's placeholders."""
+        """Return the results for arguments in the order of the graph's placeholders."""
         program = self._programs.get(self._key(args))
         if program is None:
             program = self._built(args)
@@ -121,7 +121,9 @@ class _Captured:
 
 
 def _integers(graph: torch.fx.GraphModule) -> tuple[list[int], list[int]]:
-    """Which arguments are sizes of tensors, and which are other integers, for whose values a program is built."""
+    """Return the positions of arguments that are sizes of tensors, and of other integers, which a program is built
+    for.
+    """
     examples = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     shapes = [size for x in examples if isinstance(x, torch.Tensor) for size in x.shape]
     of_shapes = {str(symbol) for size in shapes if not isinstance(size, int) for symbol in size.node.expr.free_symbols}
@@ -132,7 +134,7 @@ def _integers(graph: torch.fx.GraphModule) -> tuple[list[int], list[int]]:
 
 
 def _state(tensor: torch.Tensor) -> tuple[int, ...]:
-    """What differs when a tensor is another one, or was written to since."""
+    """Return a key that changes if a tensor is replaced or written to."""
     version = 0 if tensor.is_inference() else tensor._version
     return id(tensor), tensor.data_ptr(), version
 
@@ -142,7 +144,7 @@ _Place = tuple[tuple[Any, ...], Any, dict[Var, int]]
 
 
 class _Program:
-    """A built graph, and where its inputs and outputs are among the arguments and results."""
+    """A built graph, and the positions of its inputs and outputs among the arguments and results."""
 
     def __init__(
         self,
@@ -177,7 +179,7 @@ class _Program:
         self._module = build(importer.build(outputs), **settings) if outputs else None
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
-        """The results; those that are sizes are computed from the arguments."""
+        """Return the results. Those that are sizes are computed from the arguments."""
         arrays = [_array(args[k]) for k in self._inputs]
         results = () if self._module is None else self._module(*arrays)
         tensors = map(_tensor, results if isinstance(results, tuple) else (results,))
@@ -188,7 +190,7 @@ class _Program:
         ]
 
     def _place(self, importer: TorchImporter, node: Any) -> _Place | None:
-        """Where the elements of a result are to lie; None for a dense tensor in the order of its axes."""
+        """Return the required memory layout of a result, or None for a dense tensor in the order of its axes."""
         value = node.meta.get("val") if hasattr(node, "meta") else None
         if not isinstance(value, torch.Tensor):
             return None
@@ -204,9 +206,10 @@ class _Program:
         return strides, offset, own
 
     def _laid_out(self, tensor: torch.Tensor, place: _Place | None, args: Sequence[Any]) -> torch.Tensor:
-        """A result in memory as PyTorch would have it.
+        """Return a result with the memory layout that PyTorch would use.
 
-        Who compiled the graph relies on strides and offset: a view of an input is made anew from these three.
+        The caller relies on strides and offset, because it recreates views of an input from the input, strides and
+        offset.
         """
         if place is None:
             return tensor
@@ -231,14 +234,14 @@ class _Program:
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor of the CPU as an array in the same memory."""
+    """Return a CPU tensor as an array in the same memory."""
     if tensor.device.type != "cpu":
         raise InputError(f"torch.compile(backend='minitvm') runs on the CPU, found a tensor on {tensor.device}")
     return shared(tensor.detach())
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:
-    """An array as a tensor in the same memory. NumPy does not export bfloat16: its bits go."""
+    """Return an array as a tensor in the same memory. NumPy does not export bfloat16, so it is passed as its bits."""
     if array.dtype == DType("bfloat16").numpy:
         return torch.from_dlpack(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_dlpack(array)

@@ -1,4 +1,4 @@
-"""The interface of a converter to one ATen node: its arguments by name, and the types of its results."""
+"""The interface between a converter and one ATen node: its arguments by name, and the types of its results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .dtypes import dtype_of
 if TYPE_CHECKING:
     from .importer import TorchImporter
 
-# Arguments that say where and how a result is stored, or in what order; the values are the same.
+# Arguments about the device, layout or order of a result, which do not change its values.
 _WITHOUT_EFFECT = frozenset({
     "copy", "cudnn_enable", "cudnn_enabled", "device", "implicit", "layout", "memory_format", "non_blocking",
     "pin_memory", "requires_grad", "scale_grad_by_freq", "sparse",
@@ -27,7 +27,7 @@ _WITHOUT_EFFECT = frozenset({
 
 
 class TorchNodeContext(Conversion):
-    """One node that is being converted; `n["self"]` is the operand of its argument `self`."""
+    """One node that is being converted. `n["self"]` is the operand for its argument `self`."""
 
     def __init__(self, importer: TorchImporter, node: Any, values: dict[str, Any]) -> None:
         super().__init__(importer.builder)
@@ -40,7 +40,7 @@ class TorchNodeContext(Conversion):
 
     @property
     def where(self) -> str:
-        """The node, for errors: operator, name, and the line of the model."""
+        """The node, as text for errors: operator, name, and the line of the model."""
         return label(self.node)
 
     @property
@@ -56,29 +56,29 @@ class TorchNodeContext(Conversion):
         return operand
 
     def optional(self, name: str) -> Operand | None:
-        """The operand of an argument that is a tensor or a number; None where it is left out."""
+        """Return the operand of an argument that is a tensor or a number, or None if it is left out."""
         value = self.attr(name)
         return value if isinstance(value, Operand) or value is None else _number(value, None)
 
     def operands(self, name: str) -> list[Operand]:
-        """The operands of an argument that is a list of tensors."""
+        """Return the operands of an argument that is a list of tensors."""
         return [v for v in self.attr(name) if isinstance(v, Operand)]
 
     def attr(self, name: str) -> Any:
-        """An argument as a Python value: int, dimension, float, str, operand, tuple of these, None."""
+        """Return an argument as a Python value: int, dimension, float, str, operand, a tuple of these, or None."""
         self.arguments_read.add(name)
         return self.values[name] if name in self.values else _plain(self.defaults.get(name))
 
     def ignore(self, *names: str) -> None:
-        """Mark arguments as read: they have no effect here."""
+        """Mark arguments as read, because they have no effect here."""
         self.arguments_read.update(names)
 
     def axis(self, name: str = "dim") -> int:
-        """The axis that an argument names, from the front; 0 for a tensor without dimensions."""
+        """Return the axis that an argument names, counted from the front; 0 for a tensor without dimensions."""
         return int(self.attr(name)) % max(self["self"].ndim, 1)
 
     def promoted(self, *names: str) -> list[Operand]:
-        """The operands of arguments, converted to the dtype that PyTorch promotes them to."""
+        """Return the operands of arguments, converted to the dtype to which PyTorch promotes them."""
         from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
         examples = [_example(self.importer.argument(self.node, name)) for name in names]
@@ -86,13 +86,13 @@ class TorchNodeContext(Conversion):
         return [self.of_dtype(self.attr(name), dtype_of(common, self.where)) for name in names]
 
     def of_dtype(self, value: Any, dtype: DType | str) -> Operand:
-        """A tensor or number converted to a dtype."""
+        """Return a tensor or number converted to a dtype."""
         if isinstance(value, Operand):
             return self.cast(value, str(dtype))
         return _number(value, DType(dtype))
 
     def check_arguments(self) -> None:
-        """Refuse an argument that the node gives and that the converter did not ask for."""
+        """Raise `UnsupportedOperator` for an argument of the node that the converter did not read."""
         for name, value in self.values.items():
             if name in self.arguments_read or name in _WITHOUT_EFFECT or value == _plain(self.defaults.get(name)):
                 continue
@@ -102,27 +102,27 @@ class TorchNodeContext(Conversion):
 
     @property
     def shape(self) -> tuple[Dim, ...]:
-        """The shape of the result that the program declares."""
+        """The shape that the program declares for the result."""
         return self.importer.symbols.shape(self.node.meta["val"].shape, self.where)
 
     @property
     def dtype(self) -> DType:
-        """The dtype of the result that the program declares."""
+        """The dtype that the program declares for the result."""
         return dtype_of(self.node.meta["val"].dtype, self.where)
 
     def fixed(self, size: Any) -> int:
-        """A size of PyTorch that must not be open."""
+        """Return a PyTorch size as a number. Raises `UnsupportedOperator` if it is symbolic."""
         extent = self.importer.symbols.dim(size, self.where)
         if isinstance(extent, Expr):
             self.refuse(f"the open size {extent} is not supported")
         return extent
 
     def dtype_of_result(self, position: int) -> DType:
-        """The dtype of one of several results."""
+        """Return the dtype of one of several results."""
         return dtype_of(self.node.meta["val"][position].dtype, self.where)
 
     def wants(self, position: int) -> bool:
-        """Whether something reads that one of several results."""
+        """Return whether one of several results is used."""
         return any(user.args[1] == position and user.users for user in self.node.users)
 
 
@@ -130,7 +130,7 @@ _ALONG_LINES = ("self", "index", "src", "source")
 
 
 def by_lines(convert: Callable[[TorchNodeContext], Any]) -> Callable[[TorchNodeContext], Any]:
-    """A converter that works along an axis; a tensor without dimensions is a line of one element to it."""
+    """Return a converter that works along an axis. It sees a tensor without dimensions as a line of one element."""
 
     @functools.wraps(convert)
     def converted(n: TorchNodeContext) -> Any:
@@ -148,7 +148,7 @@ def by_lines(convert: Callable[[TorchNodeContext], Any]) -> Callable[[TorchNodeC
 
 
 def _of_rank(n: TorchNodeContext, x: Operand | None, example: Any) -> Operand | None:
-    """A result without the axis that its declaration does not have."""
+    """Return a result without the additional axis, if its declaration has none."""
     if x is None or x.ndim == example.ndim:
         return x
     plain: Operand = n.op("squeeze", x, axis=(0,))
@@ -156,15 +156,15 @@ def _of_rank(n: TorchNodeContext, x: Operand | None, example: Any) -> Operand | 
 
 
 def label(node: Any) -> str:
-    """A node, for errors: its operator, its name, and the line of the model that it comes from."""
+    """Return a node as text for errors: its operator, its name, and the line of the model that it comes from."""
     line = source_line(node)
     return f"operator {node.target} (node {node.name}{f', {line}' if line else ''})"
 
 
 def source_line(node: Any) -> str:
-    """`model.py:12` for the line of the model that a node comes from; "" where torch does not know it.
+    """Return the line of the model that a node comes from, such as `model.py:12`, or "" if torch does not know it.
 
-    Lines of PyTorch's own layers are passed over, if there are others.
+    Lines of PyTorch's own layers are skipped if there are others.
     """
     places = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     of_model = [place for place in places if "/torch/nn/" not in place[0]] or places

@@ -1,9 +1,9 @@
-"""Operators that call modules of the program: a branch on data, and loops.
+"""Convert operators that call modules of the program: data-dependent branches, and loops.
 
 cond(condition, one, other, operands)            both are computed, and `where` selects; or the one that is known
 while_loop(going, body, carried, read)           a loop of the graph that a condition ends
-scan(body, carried, scanned, read)               a loop over the first axis, which also leaves rows
-map_impl(body, scanned, read)                    the same with nothing carried
+scan(body, carried, scanned, read)               a loop over the first axis, which also returns rows
+map_impl(body, scanned, read)                    the same without carried values
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class RegionContext(Conversion):
         return str(self.node.name)
 
     def operands(self, position: int) -> list[Operand]:
-        """The operands of an argument that is a list of tensors."""
+        """Return the operands of an argument that is a list of tensors."""
         values = self.arguments[position] if position < len(self.arguments) else ()
         listed = [self.operand(value) for value in values]
         return listed
 
     def operand(self, value: Any) -> Operand:
-        """A tensor; a number is one without dimensions."""
+        """Return a tensor as an operand; a number becomes a tensor without dimensions."""
         if isinstance(value, Operand):
             return value
         if isinstance(value, bool | int | float):
@@ -56,17 +56,17 @@ class RegionContext(Conversion):
         self.refuse(f"wanted tensors, found {value!r}")
 
     def run(self, module: Any, inputs: Sequence[Any]) -> list[Operand]:
-        """The results of a module."""
+        """Return the results of a module."""
         return [self.operand(value) for value in self.importer.region(module, inputs)]
 
 
 def is_region(node: Any) -> bool:
-    """Whether a node calls modules of the program as branches or bodies."""
+    """Return whether a node calls modules of the program as branches or bodies."""
     return str(node.target) in REGIONS
 
 
 def convert(importer: TorchImporter, node: Any, arguments: Sequence[Any]) -> list[Operand]:
-    """The results of such a node; raises `UnsupportedOperator` for what a graph cannot express."""
+    """Return the results of such a node. Raises `UnsupportedOperator` for features that a graph cannot express."""
     return REGIONS[str(node.target)](RegionContext(importer, node, arguments))
 
 
@@ -112,7 +112,7 @@ def _map(n: RegionContext) -> list[Operand]:
 def _scanned(
     n: RegionContext, body: Any, carried: list[Operand], scanned: Sequence[Operand], read: Sequence[Any]
 ) -> list[Operand]:
-    """The last carried values, and the other results of all slices along a new first axis."""
+    """Return the last carried values, and the other results of all slices along a new first axis."""
     steps = _together(n, scanned)
     if isinstance(steps, int) and 0 < steps <= WRITTEN_OUT:
         state, rows = carried, []
@@ -134,7 +134,7 @@ def _scanned(
 
 
 def _together(n: RegionContext, scanned: Sequence[Operand]) -> Dim:
-    """The number of slices, which all scanned tensors have."""
+    """Return the number of slices, which must be the same for all scanned tensors."""
     if not scanned:
         n.refuse("nothing is scanned")
     steps = next((x.shape[0] for x in scanned if isinstance(x.shape[0], int)), scanned[0].shape[0])

@@ -1,4 +1,4 @@
-"""PyTorch's dtypes and tensors as ours."""
+"""Convert PyTorch's dtypes and tensors to ours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _DTYPES = frozenset({
 
 
 def dtype_of(dtype: Any, where: str) -> DType:
-    """The dtype of a `torch.dtype`; raises `UnsupportedOperator` that names the type and the place, `where`."""
+    """Return the dtype for a `torch.dtype`. Raises `UnsupportedOperator`, which names the type and the place
+    `where`.
+    """
     name = str(dtype).removeprefix("torch.")
     if name not in _DTYPES:
         raise UnsupportedOperator(f"{where}: dtype {name} is not supported")
@@ -24,7 +26,7 @@ def dtype_of(dtype: Any, where: str) -> DType:
 
 
 def array_of(tensor: Any, where: str) -> np.ndarray:
-    """The contents of a tensor, in its own memory where that is the CPU's."""
+    """Return the contents of a tensor, without a copy if it is in the CPU's memory."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 

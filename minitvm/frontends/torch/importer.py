@@ -1,4 +1,4 @@
-"""The walk over a graph of `torch.fx`: nodes become operators; what is known is computed on the way."""
+"""Walk a graph of `torch.fx`: nodes become operators, and known values are computed on the way."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from .registry import find
 from .symbols import ProgramSymbols
 from .unsupported import ASSERTIONS, is_inlined, refuse_unsupported
 
-# The errors of Python for values of arguments that a converter was not written for.
+# The Python errors that a converter raises for argument values that it does not expect.
 _UNMEANT = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
 
 
 class TorchImporter:
-    """One import of one graph.
+    """The import of one graph.
 
-    Nodes whose result is a size, a `torch.SymInt`, are not converted: the program holds the size as an expression.
+    Nodes whose result is a size (a `torch.SymInt`) are not converted, because the program has the size as an
+    expression.
     """
 
     def __init__(self, name: str, symbols: ProgramSymbols) -> None:
@@ -41,11 +42,11 @@ class TorchImporter:
         self._values[node] = self.builder.required(operand, conditions, where) if conditions else operand
 
     def bind(self, node: Any, value: Any) -> None:
-        """Make a placeholder a constant, an operand or a number."""
+        """Give a placeholder a value: a constant, an operand or a number."""
         self._values[node] = value
 
     def run(self, module: Any) -> list[tuple[str, Any]]:
-        """The results of a module whose placeholders are bound, each with its node's name.
+        """Return the results of a module whose placeholders are bound, each with its node's name.
 
         A result is an operand, a dimension or a Python value. Raises `UnsupportedOperator`, which lists every operator
         of the module without a converter.
@@ -55,7 +56,7 @@ class TorchImporter:
         return [(getattr(node, "name", "output"), value) for node, value in zip(nodes, values, strict=True)]
 
     def build(self, outputs: Sequence[tuple[str, Any]]) -> Graph:
-        """The graph with those outputs; raises `UnsupportedOperator` for one that is not a tensor."""
+        """Return the graph with these outputs. Raises `UnsupportedOperator` for an output that is not a tensor."""
         for name, value in outputs:
             if not isinstance(value, Operand):
                 raise UnsupportedOperator(f"the output {name} is {value!r}, wanted a tensor")
@@ -64,7 +65,7 @@ class TorchImporter:
         return self.builder.build(outputs)
 
     def argument(self, node: Any, name: str) -> Any:
-        """An argument of a node as the graph of `torch.fx` has it: a node or a Python value."""
+        """Return an argument of a node as it is in the graph of `torch.fx`: a node or a Python value."""
         for position, declared in enumerate(node.target._schema.arguments):
             if declared.name == name:
                 if position < len(node.args):
@@ -75,7 +76,7 @@ class TorchImporter:
     # --- nodes ---
 
     def _run(self, module: Any) -> tuple[Sequence[Any], list[Any]]:
-        """The nodes that a module returns, and their values."""
+        """Return the nodes that a module returns, and their values."""
         for node in module.graph.nodes:
             if node.op == "get_attr":
                 self._values[node] = self._attribute(module, node)
@@ -106,7 +107,7 @@ class TorchImporter:
         return self._converted(node)
 
     def _size(self, node: Any) -> Any:
-        """The value of a node that computes with sizes; None if only checks read it."""
+        """Return the value of a node that computes with sizes, or None if only checks read it."""
         example, where = node.meta["val"], label(node)
         if _is_integer(example):
             return self.symbols.dim(example, where)
@@ -122,12 +123,12 @@ class TorchImporter:
         return value
 
     def _inlined(self, node: Any) -> Any:
-        """The results of a module that is called within a mode, such as `torch.no_grad()`."""
+        """Return the results of a module that is called within a mode, such as `torch.no_grad()`."""
         place = next(k for k, arg in enumerate(node.args) if getattr(arg, "op", None) == "get_attr")
         return self.region(self._value(node.args[place]), [self._value(arg) for arg in node.args[place + 1 :]])
 
     def region(self, inner: Any, arguments: Sequence[Any]) -> list[Any]:
-        """The results of a module of the program for those arguments."""
+        """Return the results of a module of the program for these arguments."""
         placeholders = [n for n in inner.graph.nodes if n.op == "placeholder"]
         for placeholder, value in zip(placeholders, arguments, strict=True):
             self.bind(placeholder, value)
@@ -152,19 +153,21 @@ class TorchImporter:
         return operands if several else operands[0]
 
     def _arguments(self, node: Any) -> dict[str, Any]:
-        """The arguments that a node gives, by name."""
+        """Return the arguments that a node passes, by name."""
         names = [a.name for a in node.target._schema.arguments]
         given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
         return {name: self._value(value) for name, value in given.items()}
 
     def _value(self, value: Any) -> Any:
-        """What an argument stands for: an operand or a dimension for a node, else the Python value."""
+        """Return the value of an argument: an operand or a dimension for a node, or else the Python value."""
         if isinstance(value, list | tuple):
             return tuple(self._value(item) for item in value)
         return self._values[value] if hasattr(value, "all_input_nodes") else value
 
     def _declared(self, node: Any, operands: Sequence[Operand | None]) -> list[Operand | None]:
-        """The results with the shapes that the program declares; raises `InternalError` where they have others."""
+        """Return the results with the shapes that the program declares. Raises `InternalError` if their shapes
+        differ.
+        """
         declared = node.meta["val"]
         examples = declared if isinstance(declared, list | tuple) else [declared]
         results = list(operands)
@@ -180,13 +183,13 @@ class TorchImporter:
 
 
 def _may_be_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    """Whether two shapes are not known to differ."""
+    """Return whether two shapes are not known to differ."""
     pairs = zip(a, b, strict=True) if len(a) == len(b) else ()
     return len(a) == len(b) and all(m == n for m, n in pairs if isinstance(m, int) and isinstance(n, int))
 
 
 def _is_size(node: Any) -> bool:
-    """Whether the result of a node is a size, or something else about sizes."""
+    """Return whether the result of a node is a size, or another number or condition computed from sizes."""
     return type(node.meta.get("val")).__name__ in ("SymInt", "SymFloat", "SymBool", "int", "float", "bool")
 
 

@@ -1,4 +1,4 @@
-"""A program, the file of one, or a module with example inputs, as a program of ATen's operators."""
+"""Load a program, its file, or a module with example inputs, as a program of ATen's operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUFFIX = ".pt2"
 
 
 def load(program: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any) -> Any:
-    """The decomposed `ExportedProgram`; raises as `from_torch`."""
+    """Return the decomposed `ExportedProgram`. Raises the same errors as `from_torch`."""
     torch = torch_package()
     if isinstance(program, torch.nn.Module):
         program = _exported(torch, program, args, kwargs, dynamic_shapes)
@@ -32,7 +32,7 @@ def load(program: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | N
 
 
 def torch_package() -> Any:
-    """The package torch, with what is used here; raises `MissingExtra` where it is not installed."""
+    """Return the package torch with the modules that are used here. Raises `MissingExtra` if it is not installed."""
     try:
         import torch
         import torch.export
@@ -42,7 +42,7 @@ def torch_package() -> Any:
 
 
 def decomposed(program: Any) -> Any:
-    """The program in ATen's operators: those that have a converter, and what the others are made of."""
+    """Return the program in ATen's operators: those with a converter, and the operators into which others decompose."""
     table = decompositions()
     try:
         with warnings.catch_warnings():
@@ -53,7 +53,7 @@ def decomposed(program: Any) -> Any:
 
 
 def decompositions() -> Any:
-    """PyTorch's table of decompositions without the operators that have a converter."""
+    """Return PyTorch's table of decompositions, without the operators that have a converter."""
     from torch.export import default_decompositions
 
     table = default_decompositions()
@@ -94,7 +94,7 @@ def _read(torch: Any, path: Path) -> Any:
 
 
 def headline(error: Exception) -> str:
-    """The text that an error of torch says first, without its advice about torch."""
+    """Return the first part of an error message of torch, without its advice about torch."""
     if type(error).__name__ == "DataDependentOutputException":
         return f"{error} returns a Python value that depends on the contents of a tensor"
     lines = [line.strip() for line in str(error).split("\n\n")[0].splitlines() if line.strip()]

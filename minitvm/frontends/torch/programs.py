@@ -1,4 +1,4 @@
-"""The graph of an `ExportedProgram`: what its inputs are, and how its outputs are called."""
+"""Build the graph of an `ExportedProgram`: bind its inputs and name its outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .unsupported import refuse_unsupported
 
 
 def import_program(program: Any, shapes: Mapping[str, Sequence[Any]]) -> Graph:
-    """The graph of a decomposed program, some of its inputs at given shapes."""
+    """Return the graph of a decomposed program, with some of its inputs at given shapes."""
     signature = program.graph_signature
     _refuse_mutation(signature)
     symbols = ProgramSymbols(_names_of_symbols(program), program.range_constraints)
@@ -59,7 +59,7 @@ def _user_input(importer: TorchImporter, node: Any, spec: Any) -> None:
 
 
 def _constant(program: Any, target: str, constants: dict[Any, Operand]) -> Operand:
-    """A parameter, buffer or lifted constant; those that share their memory are one constant."""
+    """Return a parameter, buffer or lifted constant. Constants that share their memory become one constant."""
     tensor = program.state_dict[target] if target in program.state_dict else program.constants.get(target)
     if tensor is None:
         raise ModelError(f"the program has no contents for {target}")
@@ -78,7 +78,7 @@ def _refuse_mutation(signature: Any) -> None:
 
 
 def _names_of_symbols(program: Any) -> dict[str, str]:
-    """The names of `torch.export.Dim` by symbol; a program that was saved and read has lost them."""
+    """Return the names of `torch.export.Dim` by symbol. A program that was saved and loaded has lost them."""
     for node in program.graph.nodes:
         for size in getattr(node.meta.get("val"), "shape", ()):
             if type(size).__name__ == "SymInt":
@@ -94,7 +94,7 @@ def _names_of_symbols(program: Any) -> dict[str, str]:
 
 
 def _output_names(program: Any) -> list[str]:
-    """A name for each output: its place in the dictionaries that the module returns, else that of the node."""
+    """Return a name for each output: its keys in the dictionaries that the module returns, or the name of its node."""
     from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 
     specs = program.graph_signature.output_specs
@@ -106,7 +106,7 @@ def _output_names(program: Any) -> list[str]:
 
 
 def _key(path: Sequence[Any]) -> str:
-    """The keys of a path into nested results, joined; "" where it has positions in tuples alone."""
+    """Return the keys of a path into nested results, joined, or "" if it has only positions in tuples."""
     keys = [str(next(getattr(part, a) for a in ("key", "name", "idx") if hasattr(part, a))) for part in path]
     first = next((k for k, part in enumerate(path) if not hasattr(part, "idx")), len(path))
     return "_".join(keys[first:])

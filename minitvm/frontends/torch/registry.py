@@ -1,15 +1,14 @@
-"""The converters by ATen operator.
+"""The registry of converters, by ATen operator.
 
     @converter("gelu.default")
     def gelu(n):
         return n.op("nn.gelu", n["self"], approximate=n.attr("approximate"))
 
 An operator whose declaration has names in ATen (`topi.registry.register`, `aten=`) needs no converter: `declared` reads
-the arguments as the declaration says.
+the arguments according to the declaration.
 
 A converter takes a `TorchNodeContext` and returns the operand, or the sequence of operands, for the node's results. An
-operator that has a converter is not decomposed. An argument that a node gives and that the converter does not read is
-refused.
+operator with a converter is not decomposed. A node with an argument that the converter does not read is refused.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ Converter = Callable[["TorchNodeContext"], Any]
 # By operator and overload, `add.Tensor`; all are of the namespace aten.
 CONVERTERS: dict[str, Converter] = {}
 
-# Operators that are refused, with their overloads or for all of them, each with the reason.
+# Refused operators, with their overloads or for all of them, each with the reason.
 REFUSED: dict[str, str] = {}
 
 
 def converter(*names: str) -> Callable[[Converter], Converter]:
-    """Register a converter of operators."""
+    """Return a decorator that registers a converter of operators."""
 
     def decorate(function: Converter) -> Converter:
         CONVERTERS.update(dict.fromkeys(names, function))
@@ -44,12 +43,14 @@ def converter(*names: str) -> Callable[[Converter], Converter]:
 
 
 def refuse(reason: str, *names: str) -> None:
-    """Refuse operators, by names with or without overloads, for a reason that completes `X is not supported: ...`."""
+    """Register operators that are refused, with or without overloads, and a reason that completes `X is not supported:
+    ...`.
+    """
     REFUSED.update(dict.fromkeys(names, reason))
 
 
 def find(target: str) -> Converter | None:
-    """The converter of an operator such as `aten.add.Tensor`, or None: one that is written, or what is declared."""
+    """Return the converter of an operator such as `aten.add.Tensor`, or None. It is a registered or a declared one."""
     importlib.import_module(f"{__package__}.ops")
     name = target.removeprefix("aten.")
     operator = operators.named("aten", name)
@@ -57,7 +58,7 @@ def find(target: str) -> Converter | None:
 
 
 def converters() -> dict[str, Converter]:
-    """All converters, by operator and overload."""
+    """Return all converters, by operator and overload."""
     importlib.import_module(f"{__package__}.ops")
     declared = {name: _declared(operator) for name, operator in operators.all_named("aten").items()}
     return {**declared, **CONVERTERS}
@@ -70,7 +71,7 @@ def _declared(operator: operators.Operator) -> Converter:
 
 
 def refusal(target: str) -> str | None:
-    """The reason why an operator is refused, or None where there is none but that nobody wrote a converter."""
+    """Return the reason why an operator is refused, or None if there is just no converter for it."""
     importlib.import_module(f"{__package__}.ops")
     if target == "with_effects":
         return "it is an effect, such as a check of values, which a graph does not have"

@@ -1,4 +1,4 @@
-"""PyTorch's symbolic sizes as dimensions: expressions over variables."""
+"""Convert PyTorch's symbolic sizes to dimensions: expressions over variables."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _ALWAYS_TAKEN = 2  # the lower end that PyTorch's ranges have where nobody asked
 class ProgramSymbols:
     """The variables of a program, by the names of its symbols.
 
-    PyTorch writes sizes as SymPy expressions. They are read by the names of their classes: SymPy itself is not needed.
+    PyTorch writes sizes as SymPy expressions. They are read by their class names, so SymPy itself is not needed.
     """
 
     def __init__(self, names: Mapping[str, str] | None = None, ranges: Mapping[Any, Any] | None = None) -> None:
-        """`names` has better names than the symbols' own, such as those of `torch.export.Dim`.
+        """Prepare the symbols. `names` gives them better names, such as those of `torch.export.Dim`.
 
-        `ranges` is `ExportedProgram.range_constraints`: the least and the largest value of symbols.
+        `ranges` is `ExportedProgram.range_constraints`: the least and the largest value of each symbol.
         """
         self._names = dict(names or {})
         self._ranges = {symbol.name: bounds for symbol, bounds in (ranges or {}).items() if symbol.is_Symbol}
@@ -36,9 +36,10 @@ class ProgramSymbols:
         self._bound: set[str] = set()
 
     def fix(self, name: str, sizes: Sequence[Any], shape: Sequence[Any]) -> None:
-        """Give the symbols in the `sizes` of the input `name` their values from a shape; None and names leave one open.
+        """Set the symbols in the `sizes` of the input `name` to their values in a shape. None and names leave a size
+        open.
 
-        Raises `InputError` where they do not fit.
+        Raises `InputError` if they do not fit.
         """
         declared = ", ".join(str(size) for size in sizes)
         if len(shape) != len(sizes):
@@ -57,7 +58,7 @@ class ProgramSymbols:
             raise InputError(f"input {name}, dimension {axis}: wanted {wanted} ({declared}), found {tuple(shape)}")
 
     def give(self, size: Any, value: int) -> None:
-        """Give the symbol that a size is its value."""
+        """Set the value of the symbol that a size consists of."""
         self._fixed[size.node.expr.name] = value
 
     def _allowed(self, expr: Any) -> str:
@@ -65,9 +66,9 @@ class ProgramSymbols:
         return f"a size such that {expr} fits" if bounds is None else f"{bounds.lower} to {bounds.upper}"
 
     def unbound(self, sizes: Sequence[Any]) -> SizeVar | None:
-        """The variable of the first of these sizes that data decide and that was not asked for yet; None without one.
+        """Return the variable of the first of these sizes that is data-dependent and not bound yet, or None.
 
-        Whoever asks binds it.
+        The caller must bind it.
         """
         for size in sizes:
             symbol = None if isinstance(size, int) else size.node.expr
@@ -78,22 +79,24 @@ class ProgramSymbols:
         return None
 
     def variable(self, symbol: str) -> SizeVar:
-        """The variable of a symbol."""
+        """Return the variable of a symbol."""
         if symbol not in self._variables:
             name = fresh(identifier(self._names.get(symbol, symbol)), self._used)
             self._variables[symbol] = SizeVar(name)
         return self._variables[symbol]
 
     def dim(self, size: Any, where: str) -> Dim:
-        """A size, an int or a `torch.SymInt`, as a dimension; raises `UnsupportedOperator` at the place `where`."""
+        """Return a size (an int or a `torch.SymInt`) as a dimension. Raises `UnsupportedOperator` at the place
+        `where`.
+        """
         if isinstance(size, int):
             return size
         return as_dim(simple(self._of(size.node.expr, where)))
 
     def number(self, size: Any, where: str) -> int | float | bool:
-        """A number that is computed from sizes: a `torch.SymInt`, `SymFloat` or `SymBool` all of whose sizes are known.
+        """Return a number computed from sizes: a `torch.SymInt`, `SymFloat` or `SymBool` whose sizes are all known.
 
-        Raises `UnsupportedOperator` at the place `where` if one of them is open.
+        Raises `UnsupportedOperator` at the place `where` if one of them is symbolic.
         """
         if isinstance(size, bool | int | float):
             return size
@@ -108,19 +111,19 @@ class ProgramSymbols:
         return number
 
     def _value(self, expr: Any) -> Any:
-        """The value that SymPy computes for an expression, or None if one of its symbols has no value."""
+        """Return the value that SymPy computes for an expression, or None if one of its symbols has no value."""
         if any(symbol.name not in self._fixed for symbol in expr.free_symbols):
             return None
         return expr.xreplace({symbol: self._fixed[symbol.name] for symbol in expr.free_symbols})
 
     def shape(self, sizes: Any, where: str) -> tuple[Dim, ...]:
-        """A shape."""
+        """Return a shape as dimensions."""
         return tuple(self.dim(size, where) for size in sizes)
 
     def conditions(self, shape: Sequence[Dim]) -> list[Expr]:
-        """What the program's ranges ask of the variables in a shape that no shape before had.
+        """Return the conditions that the program's ranges impose on the variables that first occur in this shape.
 
-        PyTorch assumes of every open size that it is 2 or more, and takes 0 and 1 nevertheless: so do we.
+        PyTorch assumes that every open size is at least 2, but also accepts 0 and 1; minitvm does the same.
         """
         asked = []
         for symbol, variable in self._variables.items():

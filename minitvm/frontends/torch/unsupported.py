@@ -1,4 +1,4 @@
-"""The operators of a program that have no converter, all listed at once."""
+"""List all operators of a program without a converter at once."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .registry import find, refusal
 
 LONGEST = 12  # operators that an error lists
 
-# They check what they are called on, and compute nothing.
+# Operators that check their arguments and compute nothing.
 ASSERTIONS = frozenset({
     "aten._assert_async.msg", "aten._assert_scalar.default", "aten._assert_tensor_metadata.default",
     "aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default",
 })  # fmt: skip
 
-# They call a module of the program in a mode that means nothing here.
+# Operators that call a module of the program in a mode that has no meaning here.
 _MODES = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
@@ -41,7 +41,7 @@ def refuse_unsupported(module: Any) -> None:
 
 
 def is_inlined(node: Any) -> bool:
-    """Whether a node calls a module of the program in a mode that means nothing here."""
+    """Return whether a node calls a module of the program in a mode that has no meaning here."""
     return str(node.target) in _MODES
 
 
@@ -63,7 +63,7 @@ def _unsupported(module: Any) -> Iterator[Any]:
 
 
 def _is_about_sizes(node: Any) -> bool:
-    """Whether a number is computed from sizes alone; the other way to get one is to read a tensor's element."""
+    """Return whether a number is computed only from sizes, instead of read from an element of a tensor."""
     return not str(node.target).startswith("aten.") or str(node.target).startswith("aten.sym_")
 
 

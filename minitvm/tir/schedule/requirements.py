@@ -298,9 +298,10 @@ def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) ->
     """no iteration of the loop writes an element that another iteration accesses
 
     Suppose a and b are accesses to one buffer, and at least one of them is a write. In different iterations l and l' of
-    the loop, and any iterations of the loops inside it, box(a, l) and box(b, l') are disjoint. This ignores storage
-    that each iteration on a GPU's grid owns, and storage that its threads share and fill in step with the same values.
-    If threads compute one result together, it also ignores the accesses of a block that accumulates.
+    the loop, and in any iterations of the loops inside it, the boxes of elements that a touches in l and b touches in
+    l' are disjoint. This ignores storage that each iteration on a GPU's grid owns, and storage that its threads share
+    and fill in step with the same values. If threads compute one result together, it also ignores the accesses of a
+    block that accumulates.
     """
     tree = state.home(loop)
     above = tree.all_loops_above(loop)
@@ -339,8 +340,8 @@ def threads_add_up(state: ScheduleState) -> Failure | None:
 
 @requirement
 def own_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block's contents use its iterators, but no variable of a loop or let around it, so they mean the same
-    elsewhere
+    """the body of the block uses the block's iterators, but no variable of a loop or let around it, so it has the same
+    meaning in another place
     """
     return uses_loops(state.home(block), block)
 

@@ -1,1 +1,1 @@
-"""Graphs written as ONNX models, with the computed sizes, loops and recurrent layers that they have."""
+"""Write graphs as ONNX models, including their computed sizes, loops and recurrent layers."""

@@ -1,7 +1,8 @@
-"""Operators of which data decide the number of results, and sizes that data decide, as ONNX's.
+"""Export operators with a data-dependent number of results, and data-dependent sizes.
 
-ONNX's operators have as many results as there are; the graph's have as many as there can be, and their number. So each
-is written with zeros behind its results; where only the results themselves are wanted (`leading`), without.
+ONNX's operators return exactly the results that there are. The graph's operators return the largest possible number of
+rows, and the actual number. So exports append zeros to ONNX's results, except where only the results themselves are
+wanted (`leading`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _padded(writer: Writer, value: Value, results: str) -> None:
-    """A value: the results, and zeros behind them."""
+    """Write a value as its results, followed by zeros."""
     name = value.name
     writer.results[value] = results
     number = _number(writer, name, results)
@@ -32,7 +33,7 @@ def _padded(writer: Writer, value: Value, results: str) -> None:
 
 
 def _number(writer: Writer, name: str, results: str) -> str:
-    """How many results there are, in a vector."""
+    """Write the number of results, as a vector."""
     writer.node("Shape", [results], [f"{name}_shape"])
     writer.node("Gather", [f"{name}_shape", writer.weight(f"{name}_first", [0])], [f"{name}_number"], axis=0)
     return f"{name}_number"
@@ -81,7 +82,7 @@ def _suppression(writer: Writer, node: OpNode) -> None:
 
 
 def _bind_size(writer: Writer, node: OpNode) -> None:
-    """The number of results itself; that it is at most its bound ONNX cannot say."""
+    """Write the number of results itself. ONNX cannot express that it is at most its bound."""
     count, output = node.inputs[0], node.output.name
     writer.node("Identity", [count.name], [output])
     writer.node("Reshape", [output, writer.weight(f"{output}_vector", [1])], [f"{output}_size"])

@@ -1,7 +1,7 @@
-"""Loops of a graph as ONNX's Loop, and updates of a cache at a position as slices around what is new.
+"""Export loops as ONNX's Loop, and updates of a cache at a position as slices around the new entries.
 
-ONNX's Loop does not say how many iterations it had, so the body counts them. No name of a body may be a name of the
-graph around it: all of them begin with the loop's.
+ONNX's Loop does not return its number of iterations, so the body counts them. Names in a body must differ from the
+names of the surrounding graph, so all of them begin with the loop's name.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _loop(writer: Writer, node: OpNode) -> None:
 
 
 def _renamed(graph: Graph, prefix: str) -> Graph:
-    """The graph with a prefix in front of the names of all its values."""
+    """Return the graph with a prefix added to the names of all its values."""
     new = {v: Value(prefix + v.name, v.shape, v.dtype) for v in graph.values()}
 
     def of(values: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -61,7 +61,7 @@ def _renamed(graph: Graph, prefix: str) -> Graph:
 
 
 def _cache_update(writer: Writer, node: OpNode) -> None:
-    """What is in front of the position, what is new, and what is behind that."""
+    """Write the entries before the position, the new entries, and the entries after them."""
     data, update, position = node.inputs
     output, axis = node.output.name, node.attrs["axis"] % data.ndim
     written = update.shape[axis]

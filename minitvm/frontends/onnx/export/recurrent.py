@@ -1,8 +1,8 @@
-"""Recurrent layers as ONNX's RNN, GRU and LSTM.
+"""Export recurrent layers as ONNX's RNN, GRU and LSTM.
 
-ONNX's operators multiply the input by weights; the graph's have the product as an input. Where that product is the
-importer's (`nn.dense`, a bias, a reshape) its weights are given to ONNX, and it is not written. Any other input is
-multiplied by ones and zeros, which choose the columns of a direction.
+ONNX's operators multiply the input by weights, while the graph's operators get this product as an input. If the
+importer wrote this product (`nn.dense`, a bias, a reshape), its weights are passed to ONNX, and the product is not
+written. Any other input is multiplied by a matrix of ones and zeros, which selects the columns of a direction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INT32 = 6  # ONNX's number of the dtype
 
 
 def write_recurrent(writer: Writer, node: OpNode) -> None:
-    """Write one of these operators; raises UnsupportedOperator if the size of a state is open."""
+    """Write a recurrent operator. Raises UnsupportedOperator if the size of a state is symbolic."""
     op, gates = GATES[node.op]
     (x, r, *states), attrs, output = node.inputs, node.attrs, node.outputs[0].name
     directions, hidden = r.shape[:2]
@@ -73,7 +73,9 @@ def write_recurrent(writer: Writer, node: OpNode) -> None:
 
 
 def _product(writer: Writer, x: Value) -> tuple[Value, np.ndarray, np.ndarray | None] | None:
-    """The data [steps, batch, n], the weights and the bias of which `x` is the product, if it is one."""
+    """Return the data [steps, batch, n], the weights and the bias whose product is `x`, or None if it is not a
+    product.
+    """
     reshape = writer.producers.get(x)
     if reshape is None or reshape.op != "reshape":
         return None

@@ -1,7 +1,7 @@
-"""Open dimensions as ONNX computes with them: vectors of int64, from the shapes of inputs.
+"""Export symbolic dimensions as int64 vectors that ONNX computes from the shapes of inputs.
 
-A variable is read where an input's shape determines it; in the body of a loop, from the graph around it, whose
-values the body sees. Floor division is written as `(a - a mod b) / b`, because ONNX leaves open how its Div rounds.
+A variable is read from an input's shape. In the body of a loop, it is read from the surrounding graph, whose values are
+visible in the body. Floor division is written as `(a - a mod b) / b`, because ONNX does not specify how its Div rounds.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _DIVISIONS: dict[type[ex.Expr], int] = {ex.FloorDiv: 0, ex.Div: 1}  # the attrib
 
 
 def vector(writer: Writer, name: str, values: Sequence[Any]) -> str:
-    """A vector of int64 that holds these dimensions: a constant if all are numbers, else computed from shapes.
+    """Write these dimensions as an int64 vector and return its name: a constant if all are numbers, else computed from
+    shapes.
 
-    Raises `UnsupportedOperator` for one that ONNX cannot compute.
+    Raises `UnsupportedOperator` for a dimension that ONNX cannot compute.
     """
     values = [int(v.value) if isinstance(v, ex.IntImm) else v for v in values]
     if all(isinstance(v, int) for v in values):
@@ -43,7 +44,7 @@ def vector(writer: Writer, name: str, values: Sequence[Any]) -> str:
 
 
 def _element(writer: Writer, name: str, value: ex.Expr) -> str:
-    """A vector of one element, an integer or a condition."""
+    """Write an integer or a condition as a vector with one element."""
     if isinstance(value, ex.IntImm):
         return writer.weight(name, [int(value.value)], _kind(value))
     if isinstance(value, ex.SizeVar):
@@ -73,7 +74,7 @@ def _kind(value: ex.Expr) -> str:
 
 
 def _variable(writer: Writer, size: ex.SizeVar) -> str:
-    """The vector of a size: one that data decide, one that was written before, or what an input's shape says."""
+    """Write the vector for a size: a data-dependent one, one that was written before, or one from an input's shape."""
     if size in writer.sizes:
         return writer.sizes[size][0]
     if writer.around is not None:
@@ -91,7 +92,9 @@ def _variable(writer: Writer, size: ex.SizeVar) -> str:
 
 
 def _places(inputs: Sequence[Value], size: ex.SizeVar) -> list[tuple[Value, int, int]]:
-    """The dimensions that are the variable or a positive multiple of it, with the factor; the smallest factor first."""
+    """Return the dimensions that are the variable or a positive multiple of it, with the factor, smallest factor
+    first.
+    """
     places = []
     for value in inputs:
         for axis, dim in enumerate(value.shape):

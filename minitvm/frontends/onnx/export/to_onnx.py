@@ -1,11 +1,11 @@
-"""A graph as an ONNX model: to run it in another system, and to compare with that.
+"""Export a graph as an ONNX model, to run it in another system and compare the results.
 
     model = to_onnx(models.get("resnet18"))
     session = onnxruntime.InferenceSession(model.SerializeToString())
 
-An operator whose declaration has a name in ONNX (`topi.registry.register`, `onnx=`) is written by that name. Those in
-EXPORTS need more than a name. Import and export are inverse in meaning, not in text: what the importer folded stays
-folded.
+An operator whose declaration has a name in ONNX (`topi.registry.register`, `onnx=`) is written under that name. Those
+in EXPORTS need more than a name. Import and export are inverse in meaning, but not in text: operators that the importer
+folded stay folded.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ IR_VERSION = 8
 
 
 def to_onnx(graph: Graph, opset: int = OPSET) -> Any:
-    """The graph as an `onnx.ModelProto` of an opset from 13 on, weights inside.
+    """Return the graph as an `onnx.ModelProto` of opset 13 or newer, including its weights.
 
     Inputs, outputs and symbolic dimensions keep their names. Raises UnsupportedOperator for an operator or attribute
-    that ONNX cannot say, MissingExtra where onnx is not installed.
+    that ONNX cannot express, and MissingExtra if onnx is not installed.
     """
     try:
         import onnx
@@ -55,14 +55,14 @@ EXPORTS: dict[str, Export] = {}
 
 
 def exports() -> dict[str, Export]:
-    """How each operator that ONNX has is written."""
+    """Return the export function of each operator that ONNX has."""
     operators = registry.all_named("onnx").values()
     declared = {operator.name: _reduced if operator.is_reduction else _declared for operator in operators}
     return {**declared, **EXPORTS}
 
 
 def _declared(writer: Writer, node: OpNode) -> None:
-    """Write the operator of the same inputs in the same order; its declaration says which attributes it has."""
+    """Write the ONNX operator with the same inputs in the same order. The declaration lists its attributes."""
     spelled = _spelled(node)
     for ours, value in node.attrs.items():
         if ours not in spelled.attrs and value != registry.get(node.op).attrs[ours]:
@@ -74,7 +74,7 @@ def _declared(writer: Writer, node: OpNode) -> None:
 
 
 def _known(node: OpNode, name: str) -> tuple[int, ...]:
-    """An attribute of integers that ONNX wants as numbers."""
+    """Return an attribute of integers, which ONNX requires to be constant."""
     values = node.attrs[name]
     values = tuple(values) if isinstance(values, Sequence) else (values,)
     if not all(isinstance(v, int) for v in values):
@@ -83,13 +83,13 @@ def _known(node: OpNode, name: str) -> tuple[int, ...]:
 
 
 def _spatial(node: OpNode, name: str, rank: int) -> list[int]:
-    """One number a spatial axis."""
+    """Return one number per spatial axis."""
     values = _known(node, name)
     return list(values) if len(values) == rank else list(values) * rank
 
 
 def _pads(node: OpNode, rank: int) -> list[int]:
-    """ONNX's order: all begins, then all ends."""
+    """Return paddings in ONNX's order: all begins, then all ends."""
     values = _known(node, "padding")
     if len(values) == 1:
         return list(values) * (2 * rank)
@@ -112,7 +112,7 @@ def _spelled(node: OpNode) -> Onnx:
 
 
 def _summed(writer: Writer, node: OpNode) -> list[str]:
-    """The operands of a product in the dtype of its sums: ONNX sums in the dtype of the data."""
+    """Return the operands of a product in the dtype of its sums, because ONNX sums in the dtype of the data."""
     dtype, names = DType(node.attrs["out_dtype"] or node.inputs[0].dtype), []
     if not dtype.is_float and any(v.dtype != dtype for v in node.inputs):
         raise UnsupportedOperator(f"{node.op}: ONNX has no products of {node.inputs[0].dtype} with sums of {dtype}")
@@ -263,7 +263,7 @@ def _silu(writer: Writer, node: OpNode) -> None:
 
 @_export("nn.gelu")
 def _gelu(writer: Writer, node: OpNode) -> None:
-    """Written as PyTorch's exporter writes it: ONNX has an operator for it from opset 20 on only."""
+    """Write gelu as PyTorch's exporter does, because ONNX has an operator for it only from opset 20 on."""
     data, output, dtype = node.inputs[0].name, node.outputs[0].name, str(node.inputs[0].dtype)
 
     def number(name: str, value: float) -> str:
@@ -293,7 +293,9 @@ def _layer_norm(writer: Writer, node: OpNode) -> None:
 
 @_export("nn.rms_norm")
 def _rms_norm(writer: Writer, node: OpNode) -> None:
-    """Written as exporters of language models do: ONNX has an operator for it from opset 23 on only."""
+    """Write an RMS norm as exporters of language models do, because ONNX has an operator for it only from opset 23
+    on.
+    """
     (data, weight), output, axis = (v.name for v in node.inputs), node.outputs[0].name, _last_axes(node)
     dtype, rank = str(node.inputs[0].dtype), node.inputs[0].ndim
     writer.node("Pow", [data, writer.weight(f"{output}_two", 2, dtype)], [f"{output}_square"])
@@ -306,7 +308,7 @@ def _rms_norm(writer: Writer, node: OpNode) -> None:
 
 
 def _last_axes(node: OpNode) -> int:
-    """The first of the axes that are normalised; ONNX takes it and all behind."""
+    """Return the first of the normalised axes; ONNX normalises over this and all later axes."""
     rank = node.inputs[0].ndim
     axes = sorted(axis % rank for axis in _known(node, "axis"))
     if axes != list(range(axes[0], rank)):

@@ -1,4 +1,4 @@
-"""What collects the nodes and weights of an ONNX graph while a graph is exported."""
+"""Collect the nodes and weights of an ONNX graph while a graph is exported."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Writer:
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self.results: dict[Value, str] = {}  # what a value has before the zeros that fill it up
-        # The vectors that hold sizes which are known in this graph; with the count for those that data decide.
+        # The vectors of sizes that are known in this graph, with the count for data-dependent sizes.
         self.sizes: dict[Expr, tuple[str, Value | None]] = {}
 
     def inside(self, body: Graph) -> Writer:
-        """A writer for the body of a loop, which may use the sizes that are known around it."""
+        """Return a writer for the body of a loop, which may use the sizes that are known outside of it."""
         writer = Writer(self._helper, self._numpy_helper, body, self._exports, self.opset, around=self)
         writer.sizes.update(self.sizes)
         return writer
@@ -50,30 +50,30 @@ class Writer:
             self._exports[node.op](self, node)
 
     def graph(self, name: str, inputs: Sequence[Value], outputs: Sequence[Any]) -> Any:
-        """The `onnx.GraphProto` of what was written and is needed."""
+        """Return the `onnx.GraphProto` of the written nodes that are needed."""
         self._drop_unused([info.name for info in outputs])
         return self._helper.make_graph(self.nodes, name, list(map(self.info, inputs)), outputs, self.initializers)
 
     def info(self, value: Value) -> Any:
-        """The declaration of a value."""
+        """Return the declaration of a value."""
         return _info(self._helper, value)
 
     @property
     def integer(self) -> int:
-        """ONNX's number of int64."""
+        """The number of int64 in ONNX."""
         return self.number_of("int64")
 
     def number_of(self, dtype: str) -> int:
-        """ONNX's number of a dtype."""
+        """Return the number of a dtype in ONNX."""
         return int(self._helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def node(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
-        """One ONNX node; attributes that are None are left out."""
+        """Add an ONNX node. Attributes that are None are left out."""
         present = {name: value for name, value in attributes.items() if value is not None}
         self.nodes.append(self._helper.make_node(op, list(inputs), list(outputs), **present))
 
     def require_types(self, op: str, node: OpNode) -> None:
-        """Refuse a node whose operator the opset does not have, or not for the dtypes of the inputs."""
+        """Raise `UnsupportedOperator` if the opset does not have an operator, or not for the dtypes of the inputs."""
         from onnx import defs
 
         if not defs.has(op, self.opset):
@@ -88,16 +88,18 @@ class Writer:
                 raise UnsupportedOperator(f"{node.op}: ONNX's {op} of opset {self.opset} takes no {dtype}")
 
     def element_type(self, value: Value) -> int:
-        """ONNX's number of a value's dtype."""
+        """Return the number of a value's dtype in ONNX."""
         return int(self._helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype.numpy)))
 
     def weight(self, name: str, array: Any, dtype: str = "int64") -> str:
-        """The name of a new constant."""
+        """Add a constant and return its name."""
         self.initializers.append(self._numpy_helper.from_array(np.asarray(array, dtype), name))
         return name
 
     def outputs_of(self, values: Sequence[Value]) -> list[Any]:
-        """The declarations of outputs; one that is an input, a constant or given twice gets a name of its own."""
+        """Return the declarations of outputs. An output that is an input, a constant or a repetition gets a new
+        name.
+        """
         produced = set(self.producers)
         infos = []
         for position, value in enumerate(values):
@@ -123,7 +125,7 @@ class Writer:
 
 
 def _read_inside(node: Any) -> set[str]:
-    """All names that the graphs in a node's attributes read."""
+    """Return all names that the graphs in a node's attributes read."""
     bodies = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
     inner = [item for body in bodies for item in body.node]
     return {name for item in inner for name in (*item.input, *_read_inside(item))}
@@ -135,7 +137,7 @@ def _info(helper: Any, value: Value, name: str | None = None) -> Any:
 
 
 def dim_of(dim: Any) -> int | str | None:
-    """A dimension as ONNX declares it: a number, a name, or unknown."""
+    """Return a dimension as ONNX declares it: a number, a name, or None for unknown."""
     if isinstance(dim, int | IntImm):
         return int(dim) if isinstance(dim, int) else int(dim.value)
     return dim.name if isinstance(dim, SizeVar) else None

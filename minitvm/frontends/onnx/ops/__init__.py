@@ -1,4 +1,4 @@
-"""The converters by family; importing this package registers all of them."""
+"""The converters by family. Importing this package registers all of them."""
 
 from . import (
     arithmetic,

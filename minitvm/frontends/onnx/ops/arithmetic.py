@@ -1,4 +1,4 @@
-"""Functions of several tensors that broadcast, and matrix products, as far as they need a conversion."""
+"""Converters for functions of several tensors that broadcast, and for matrix products."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def mean(n: NodeContext) -> Any:
 
 @converter("Mod")
 def mod(n: NodeContext) -> Any:
-    """`fmod` 1 takes the sign of the dividend, 0 that of the divisor."""
+    """The remainder: `fmod` 1 takes the sign of the dividend, and 0 takes that of the divisor."""
     return n.op("mod" if n.attr("fmod", 0) else "floor_mod", n[0], n[1])
 
 
 @converter("Pow")
 def power(n: NodeContext) -> Any:
-    """The result has the base's dtype; a float exponent of an integer base is a function of floats."""
+    """The power, in the base's dtype. An integer base with a float exponent is computed in floats."""
     base, exponent = n[0], n[1]
     if base.dtype == exponent.dtype:
         return n.op("power", base, exponent)

@@ -1,4 +1,4 @@
-"""Attention as ONNX Runtime's optimizer writes it, and rotary positions: written out as products and a softmax."""
+"""Convert attention as ONNX Runtime's optimizer writes it, and rotary positions, to products and a softmax."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..registry import converter
 from .qlinear import DOMAIN
 from .quantization import flat, integer_product
 
-# What ONNX Runtime adds to the scores where nothing may be seen.
+# The number that ONNX Runtime adds to the scores of hidden keys.
 _MASKED = -10000.0
 
 
 @converter("Attention", domain=DOMAIN)
 def attention(n: NodeContext) -> Any:
-    """Self-attention of `input`, whose projections to queries, keys and values are one product."""
+    """Self-attention of `input`, with one product that projects to queries, keys and values."""
     x, weights, bias, mask = n[0], n[1], n.optional(2), n.optional(3)
     past, added = n.optional(4), n.optional(5)
     for name in ("do_rotary", "past_present_share_buffer"):
@@ -44,7 +44,9 @@ def attention(n: NodeContext) -> Any:
 
 @converter("QAttention", domain=DOMAIN)
 def quantized_attention(n: NodeContext) -> Any:
-    """Self-attention whose projection is a product of bytes, scaled to floats; the rest is that of Attention."""
+    """Self-attention whose projection is a product of bytes, scaled to floats; the rest is the same as for
+    Attention.
+    """
     x, weights, bias, mask, past = n[0], n[1], n[2], n.optional(5), n.optional(8)
     for name in ("do_rotary", "past_present_share_buffer"):
         if n.attr(name, 0):
@@ -65,7 +67,9 @@ def _self_attention(
     past: Operand | None,
     added: Operand | None,
 ) -> Any:
-    """Attention of queries, keys and values [batch, length, width]: parts of `projected`, of widths `sizes`."""
+    """Return the attention of queries, keys and values [batch, length, width], which are parts of `projected` of widths
+    `sizes`.
+    """
     parts: list[Operand] = []
     begin: Dim = 0
     for size in sizes:
@@ -84,7 +88,7 @@ def _self_attention(
 
 @converter("MultiHeadAttention", domain=DOMAIN)
 def multi_head_attention(n: NodeContext) -> Any:
-    """Attention between projected queries, keys and values; keys and values may already have heads."""
+    """Attention between projected queries, keys and values. Keys and values may already be divided into heads."""
     query, bias, mask, added = n[0], n.optional(3), n.optional(4), n.optional(5)
     if n.optional(1) is None or n.optional(2) is None or query.ndim != 3:
         n.refuse("packed queries, keys and values are not supported")
@@ -107,7 +111,7 @@ def multi_head_attention(n: NodeContext) -> Any:
 
 
 def heads_of(n: NodeContext, x: Operand, heads: int) -> Operand:
-    """[batch, length, heads * width] as [batch, heads, length, width]."""
+    """Return [batch, length, heads * width] as [batch, heads, length, width]."""
     if x.ndim != 3 or heads < 1:
         n.refuse(f"{heads} heads of {x} are not supported: wanted three dimensions and at least one head")
     batch, length, whole = x.shape
@@ -120,7 +124,7 @@ def heads_of(n: NodeContext, x: Operand, heads: int) -> Operand:
 
 
 def joined_heads(n: NodeContext, x: Operand) -> Operand:
-    """[batch, heads, length, width] as [batch, length, heads * width]."""
+    """Return [batch, heads, length, width] as [batch, length, heads * width]."""
     batch, heads, length, width = x.shape
     if not isinstance(length, int) or length != 1:
         x = n.op("transpose", x, axes=(0, 2, 1, 3))
@@ -133,7 +137,7 @@ def _behind(n: NodeContext, past: Operand, new: Operand) -> Operand:
 
 
 def _arange(n: NodeContext, start: Dim, stop: Dim, axis: int) -> Operand:
-    """The numbers from `start` to `stop` as a column (axis 0) or a row (axis 1)."""
+    """Return the numbers from `start` to `stop` as a column (axis 0) or a row (axis 1)."""
     numbers = n.op("arange", start=start, stop=stop, step=1, dtype="int32")
     wide: Operand = n.op("expand_dims", numbers, axis=1 - axis)
     return wide
@@ -144,9 +148,10 @@ def _masks(n: NodeContext, mask: Operand | None, key: Operand) -> list[Operand]:
 
 
 def _mask(n: NodeContext, mask: Operand, batch: Dim, keys: Dim) -> Operand:
-    """What may be seen, as truth values that broadcast to [batch, heads, queries, keys].
+    """Return which keys are visible, as truth values that broadcast to [batch, heads, queries, keys].
 
-    One number for each of the batch is how many keys are seen; two are where they end, and then where they begin.
+    A vector with one number per batch entry gives the numbers of visible keys. With two numbers per entry, all ends
+    come first, then all starts.
     """
     visible: Operand
     if mask.ndim == 1:
@@ -173,7 +178,7 @@ def _mask(n: NodeContext, mask: Operand, batch: Dim, keys: Dim) -> Operand:
 def _attended(
     n: NodeContext, query: Operand, key: Operand, value: Operand, masks: list[Operand], added: Operand | None
 ) -> Operand:
-    """softmax(query key' scale + masks) value, heads joined: [batch, length, width]."""
+    """Return softmax(query key' scale + masks) value with joined heads: [batch, length, width]."""
     width = query.shape[-1]
     # A product would repeat a batch of 1.
     key = n.fit(key, (*query.shape[:2], None, width), "the keys")
@@ -198,7 +203,7 @@ def _attended(
 
 @converter("RotaryEmbedding", since=23)
 def rotary_embedding_by_definition(n: NodeContext) -> Any:
-    """The function body of the standard, for tables of one shape and positions [batch, length]."""
+    """The standard's function body, for tables of one shape and positions [batch, length]."""
     x, positions, size = n[0], n.optional(3), n.attr("rotary_embedding_dim", 0)
     heads = n.attr("num_heads", 0) if x.ndim == 3 else 1
     if x.ndim not in (3, 4) or heads < 1 or size < 0:
@@ -215,7 +220,7 @@ def rotary_embedding_by_definition(n: NodeContext) -> Any:
 
 @converter("RotaryEmbedding", domain=DOMAIN)
 def rotary_embedding(n: NodeContext) -> Any:
-    """Pairs of features turned by angles that grow with the position; tables of cosine and sine are inputs."""
+    """Rotate pairs of features by angles that grow with the position. The tables of cosine and sine are inputs."""
     x, positions, cosine, sine = n[0], n[1], n[2], n[3]
     for name in ("is_packed_batching",):
         if n.attr(name, 0):
@@ -255,7 +260,9 @@ def rotary_embedding(n: NodeContext) -> Any:
 
 
 def turned(n: NodeContext, x: Operand, size: int, cosine: Operand, sine: Operand, *, interleaved: bool) -> Operand:
-    """The first `size` features turned: halves are pairs, or neighbours are."""
+    """Rotate the first `size` features. The pairs are neighbours if `interleaved`, or else elements of the two
+    halves.
+    """
     bounds = [(0, size, 2), (1, size, 2)] if interleaved else [(0, size // 2, 1), (size // 2, size, 1)]
     first, second = (n.part(x, 3, *bound) for bound in bounds)
     real = n.op("subtract", n.op("multiply", first, cosine), n.op("multiply", second, sine))

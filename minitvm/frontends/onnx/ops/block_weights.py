@@ -1,7 +1,7 @@
-"""MatMulNBits of ONNX Runtime: weights of 4 or 8 bits in blocks along the sum, each block with its own scale.
+"""MatMulNBits of ONNX Runtime: weights of 4 or 8 bits in blocks along the sum, each block with a separate scale.
 
-With `accuracy_level=4` a product is one of bytes: each row of the data is quantised in the same blocks, to int8 with
-the scale that just covers it. At any other level weights become floats while importing.
+With `accuracy_level=4`, the product is computed on bytes: each row of the data is quantised in the same blocks, to int8
+with the smallest scale that covers it. At any other level, weights become floats while importing.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def matmul_nbits(n: NodeContext) -> Any:
 
 
 def unpacked(stored: np.ndarray, bits: int) -> np.ndarray:
-    """Bytes as they are; of nibbles the low one of each byte comes first."""
+    """Return stored values as bytes. Of two nibbles, the low one comes first."""
     if bits == 8:
         return stored
     return np.stack([stored & 15, stored >> 4], axis=-1).reshape(*stored.shape[:-1], 2 * stored.shape[-1])
 
 
 def _offsets(zeros: np.ndarray, columns: int, blocks: int, bits: int) -> np.ndarray:
-    """The zero points of blocks as floats: they are packed as the weights are, or floats already."""
+    """Return the zero points of blocks as floats. They are packed like the weights, or are already floats."""
     if is_floating(zeros.dtype):
         return zeros.reshape(columns, blocks).astype(np.float32)
     return unpacked(zeros.reshape(columns, -1), bits)[:, :blocks].astype(np.float32)
@@ -98,13 +98,13 @@ def _in_bytes(
 
 
 def _panels(parameters: np.ndarray) -> np.ndarray:
-    """[columns, blocks] as [columns / x, blocks, x]."""
+    """Return [columns, blocks] as [columns / x, blocks, x]."""
     full = np.pad(parameters, [(0, -parameters.shape[0] % _LANES), (0, 0)])
     return np.ascontiguousarray(full.reshape(-1, _LANES, full.shape[1]).transpose(0, 2, 1))
 
 
 def _words(stored: np.ndarray, bits: int) -> np.ndarray:
-    """Weights [columns, blocks, block] as words [columns / x, blocks, words, x]."""
+    """Return weights [columns, blocks, block] as words [columns / x, blocks, words, x]."""
     full = np.pad(stored, [(0, -stored.shape[0] % _LANES), (0, 0), (0, 0)])
     if bits == 4:  # of eight neighbours four are low nibbles, and four high ones
         eight = full.reshape(*full.shape[:2], -1, 2, 4)

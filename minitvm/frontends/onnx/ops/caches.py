@@ -1,4 +1,6 @@
-"""Attention with caches of keys and values: GroupQueryAttention of ONNX Runtime, TensorScatter and Attention."""
+"""Convert attention with caches of keys and values: GroupQueryAttention of ONNX Runtime, TensorScatter and
+Attention.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from ..registry import converter
 from .attention import heads_of, joined_heads, turned
 from .qlinear import DOMAIN
 
-# What a node may say beside what is supported, and the value that says nothing.
+# Attributes that are not supported, with the value that has no effect.
 _DEFAULTS = {
     "qk_output": 0, "kv_cache_bit_width": 0, "k_quant_type": "NONE",
     "v_quant_type": "NONE",
@@ -26,9 +28,9 @@ _DEFAULTS = {
 
 @converter("GroupQueryAttention", domain=DOMAIN)
 def group_query_attention(n: NodeContext) -> Any:
-    """Causal attention where heads share keys; the keys and values of new tokens go behind those of the past.
+    """Causal attention in which heads share keys. The keys and values of new tokens are appended to those of the past.
 
-    Caches have room for all tokens, past and new. `seqlens_k` [batch] is the place of the last new token.
+    Caches have room for all tokens, past and new. `seqlens_k` [batch] is the index of the last new token.
     """
     for name, default in _DEFAULTS.items():
         if n.attr(name, default) != default:
@@ -78,7 +80,7 @@ def group_query_attention(n: NodeContext) -> Any:
 
 
 def _room_for_all(n: NodeContext, caches: list[Operand], length: Dim) -> list[Operand]:
-    """Caches of open length with room for as many tokens as `total_sequence_length` says, if that is more."""
+    """Return caches of symbolic length, extended for `total_sequence_length` tokens if that is longer."""
     past, total = caches[0].shape[2], n[6]
     count = n.dim(total, "the number of tokens") if total.is_known else n.bound(total, past + length, "tokens")
     more = simple(maximum(count, past) - past)
@@ -97,10 +99,10 @@ def _written_out(
     cap: float,
     sink: Operand | None,
 ) -> Operand:
-    """`nn.cached_attention` of the last `window` places, of scores that `cap` bounds.
+    """Return `nn.cached_attention` over the last `window` places, with scores bounded by `cap`.
 
-    `sink` [1 or heads] are scores of a place without a value: weights of a row sum to less than 1. Masks are from
-    Mistral, caps from Gemma 2, sinks from Xiao et al. 2023.
+    `sink` [1 or heads] is the score of an extra place without a value, so the weights of a row sum to less than 1.
+    Windows are from Mistral, caps from Gemma 2, and sinks from Xiao et al. 2023.
     """
     batch, heads, length, _ = query.shape
     places = key.shape[2]
@@ -121,10 +123,11 @@ def _written_out(
 
 
 def _grouped(n: NodeContext, rows: Operand, matrix: Operand, *, transposed: bool = False) -> Operand:
-    """The product of rows [batch, heads, length, depth] with a matrix [batch, groups, depth, ..] for heads in a row.
+    """Return the product of rows [batch, heads, length, depth] with a matrix [batch, groups, depth, ..] per group of
+    heads.
 
-    The matrix may be given as [batch, groups, .., depth].
-    Rows of the heads of a group are rows of one product: the matrix is neither repeated nor read for each head.
+    With `transposed`, the matrix is [batch, groups, .., depth]. The rows of all heads in a group are rows of one
+    product, so the matrix is neither repeated nor read once per head.
     """
     batch, heads, length, depth = rows.shape
     groups = matrix.shape[1]
@@ -139,7 +142,7 @@ def _grouped(n: NodeContext, rows: Operand, matrix: Operand, *, transposed: bool
 
 
 def _parts(n: NodeContext, heads: int, groups: int) -> list[Operand]:
-    """Queries, keys and values [batch, heads, length, width], also where they come as one."""
+    """Return queries, keys and values [batch, heads, length, width], also if they are given as one tensor."""
     if n.optional(1) is not None and n.optional(2) is not None:
         return [heads_of(n, x, count) for x, count in ((n[0], heads), (n[1], groups), (n[2], groups))]
     width = simple(n[0].shape[2] // (heads + 2 * groups))
@@ -153,7 +156,7 @@ def _parts(n: NodeContext, heads: int, groups: int) -> list[Operand]:
 
 
 def _position(n: NodeContext, batch: Dim, length: Dim) -> Operand:
-    """The place of the first new token in each row of the batch."""
+    """Return the index of the first new token in each row of the batch."""
     last = n.reshape(n[5], (batch,))
     if not isinstance(length, Expr) and length == 1:
         return last
@@ -172,7 +175,9 @@ def _less(n: NodeContext, last: Operand, length: Dim) -> Operand:
 
 
 def _rotated(n: NodeContext, query: Operand, key: Operand, position: Operand) -> list[Operand]:
-    """Queries and keys turned by the angles of their places; tables [places, width / 2] of cosines and sines."""
+    """Return queries and keys, rotated by the angles of their places, with tables [places, width / 2] of cosines and
+    sines.
+    """
     cosine, sine, places = n[7], n[8], n.optional(9)
     _, _, length, width = query.shape
     if places is None:
@@ -199,7 +204,7 @@ def tensor_scatter(n: NodeContext) -> Any:
 
 @converter("LinearAttention", since=27)
 def linear_attention_by_definition(n: NodeContext) -> Any:
-    """The function body, which would repeat a state of one head."""
+    """The standard's function body, after checking that it would not broadcast a state with one head."""
     inputs = list(n.inputs)
     if n.optional(3) is not None:
         inputs[3] = n.fit(n[3], (n[0].shape[0], n.attr("kv_num_heads"), None, None), "the past state")
@@ -208,7 +213,9 @@ def linear_attention_by_definition(n: NodeContext) -> Any:
 
 @converter("Attention", since=23)
 def attention_by_definition(n: NodeContext) -> Any:
-    """The function body, whose products would repeat a batch of 1, and whose softmax of no keys has no value."""
+    """The standard's function body, after checking that no batch of 1 is broadcast and that there are keys for the
+    softmax.
+    """
     inputs = list(n.inputs)
     key = n.fit(n[1], (n[0].shape[0], *[None] * (n[1].ndim - 1)), "the keys")
     inputs[2] = n.fit(n[2], (*(key.shape[:3] if key.ndim == 4 else key.shape[:2]), None), "the values")
@@ -220,7 +227,9 @@ def attention_by_definition(n: NodeContext) -> Any:
 
 @converter("Attention", since=24)
 def attention(n: NodeContext) -> Any:
-    """One query of each row over a cache of which `nonpad_kv_seqlen` places are filled; else the function body."""
+    """Attention of one query per row over a cache in which `nonpad_kv_seqlen` places are filled, or else the function
+    body.
+    """
     lengths = n.optional(6)
     others = any(n.optional(k) is not None for k in (3, 4, 5)) or any(n.wants(k) for k in (1, 2, 3))
     special = n.attr("softcap", 0.0) or n.attr("is_causal", 0)

@@ -1,4 +1,4 @@
-"""Control flow: the branch that is taken, short loops that are written out, and others as loops of the graph."""
+"""Convert control flow: branches, short loops (unrolled), and other loops as loops of the graph."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from ..branching import Parted
 from ..context import NodeContext
 from ..registry import converter
 
-# A loop that is known to be at most so long is written out: its iterations fuse, and know their numbers.
+# A loop that is known to be at most this long is unrolled, so that its iterations can be fused and know their numbers.
 WRITTEN_OUT = 16
 LONGEST = 256  # and one that cannot be a loop, because its iterations differ in shapes
 
 
 @converter("If")
 def if_(n: NodeContext) -> Any:
-    """The branch that a known condition selects replaces the node; else both are computed, and `where` selects.
+    """If the condition is known, convert the selected branch. Otherwise compute both branches and select with `where`.
 
-    Results may differ in size: a size is that of the branch which is taken, and so decided by data if the condition is.
-    If they differ in rank or dtype, a condition on sizes is decided as for sizes above 1, which is what such models are
-    exported for, and a run at other sizes is refused. Any other condition parts the nodes behind this one.
+    Results may differ in size. The size is that of the branch that is taken, so it depends on data if the condition
+    does. If results differ in rank or dtype, a condition on sizes is decided for sizes above 1, for which such models
+    are exported, and a run at other sizes is refused. For any other condition, the nodes after this one are converted
+    once per branch.
     """
     branches = {True: n.attr("then_branch"), False: n.attr("else_branch")}
     condition = n[0]
@@ -58,11 +59,11 @@ def if_(n: NodeContext) -> Any:
 
 
 class _Misfit(Exception):
-    """The results of two branches differ in rank or dtype, or are lists of sizes of different lengths."""
+    """The results of two branches differ in rank or dtype, or are lists of sizes with different lengths."""
 
 
 def _both(n: NodeContext, branches: dict[bool, Any], flag: common.Operand, holds: Expr) -> list[common.Operand]:
-    """Both branches, and a selection; raises `_Misfit`."""
+    """Return a selection between the results of both branches. Raises `_Misfit`."""
     results = []
     for taken, condition in ((True, holds), (False, Not(holds))):
         with n.builder.branch(condition):
@@ -76,14 +77,14 @@ def _both(n: NodeContext, branches: dict[bool, Any], flag: common.Operand, holds
 
 
 def _at_usual_sizes(condition: Expr) -> bool | None:
-    """Whether a condition holds at all sizes of at least 2, or at none; None if that depends on them."""
+    """Return whether a condition holds at all sizes of at least 2, or at none; None if that depends on the sizes."""
     ranges = {v: (2, None) for v in walk(condition) if isinstance(v, SizeVar)}
     decided = simplify(condition, ranges)
     return bool(decided.value) if isinstance(decided, IntImm) else None
 
 
 class _Undecided(Exception):
-    """A loop cannot be written out: whether it goes on is not known, or it is long."""
+    """A loop cannot be unrolled, because it is not known whether it continues, or because it is long."""
 
 
 def _body(n: NodeContext, graph: Any, inputs: Sequence[common.Operand]) -> list[common.Operand]:
@@ -92,10 +93,10 @@ def _body(n: NodeContext, graph: Any, inputs: Sequence[common.Operand]) -> list[
 
 
 def _written_out(n: NodeContext, iterations: Callable[[int], Any], looped: Callable[[bool], Any]) -> Any:
-    """A loop of at most WRITTEN_OUT iterations as these iterations; another one as a loop, where that is possible.
+    """Unroll a loop of at most WRITTEN_OUT iterations. Write any other loop as a loop, if that is possible.
 
-    `iterations(most)` raises `_Undecided` if there are more, or data decide how many. `looped(growing)` is the loop;
-    extents of what it carries may change if `growing`.
+    `iterations(most)` unrolls it, and raises `_Undecided` if there are more iterations or their number depends on data.
+    `looped(growing)` writes the loop. With `growing`, the extents of its carried values may change.
     """
     try:
         with n.builder.attempt():
@@ -120,9 +121,9 @@ def _stacked(n: NodeContext, rows: list[common.Operand], axis: int = 0) -> commo
 
 @converter("Loop")
 def loop(n: NodeContext) -> Any:
-    """Written out if it is known to be short, else a loop of the graph.
+    """Unroll the loop if it is known to be short, or else write it as a loop of the graph.
 
-    Rows of all iterations need a bound of their number: the limit, or `max_length` of the import.
+    Rows of all iterations need a bound on their number: the limit, or `max_length` of the import.
     """
     body, state = n.attr("body"), n.present_from(2)
     limit, condition = n.optional(0), n.optional(1)
@@ -164,7 +165,7 @@ def _looped(
     *,
     growing: bool,
 ) -> list[common.Operand]:
-    """The loop as one of the graph. Elements that its iterations put behind a sequence are rows, stacked behind it."""
+    """Write the loop as a loop of the graph. Elements that its iterations append to a sequence become rows."""
     lists = [s for s in state if isinstance(s, common.SequenceOperand)]
     has_rows = len(body.output) - 1 > len(state) or bool(lists)
     most = _most(n, limit) if has_rows else None
@@ -192,7 +193,7 @@ def _looped(
     tensors = [s for s in state if not isinstance(s, common.SequenceOperand)]
 
     def iterations() -> Dim:
-        """A bound of their number, for the memory of what grows; a run does not go beyond it."""
+        """Return a bound on their number, for the memory of growing values. A run does not exceed it."""
         return _most(n, limit, "what the loop carries, which grows,")
 
     grown_most = (iterations if most is None else lambda: most) if growing else None
@@ -215,14 +216,16 @@ def _looped(
 
 
 def _elements_behind(n: NodeContext, before: common.SequenceOperand, after: common.Operand) -> Sequence[common.Operand]:
-    """What an iteration puts behind a sequence."""
+    """Return the elements that an iteration appends to a sequence."""
     if not isinstance(after, common.GrowingSequence) or after.before is not before:
         n.refuse("a sequence that a loop of open length changes may only get elements at its end")
     return after.appended
 
 
 def _extended(n: NodeContext, before: common.SequenceOperand, rows: Sequence[common.Operand]) -> common.SequenceOperand:
-    """A sequence with the elements of all iterations behind it: [iterations, ..] of each that one iteration adds."""
+    """Return a sequence with the elements of all iterations appended. `rows` holds [iterations, ..] for each appended
+    element.
+    """
     if not rows:
         return before
     each: common.Operand = n.op("stack", *rows, axis=1)
@@ -233,7 +236,7 @@ def _extended(n: NodeContext, before: common.SequenceOperand, rows: Sequence[com
 
 
 def _most(n: NodeContext, limit: common.Operand | None, what: str = "the rows of all iterations") -> Dim:
-    """A bound of the number of iterations, for the memory of what they leave."""
+    """Return a bound on the number of iterations, for the memory of their results."""
     if limit is not None and limit.data is not None:
         (steps,) = n.dims(limit, "the number of steps")
         if isinstance(steps, int) and steps < UNLIMITED:
@@ -254,7 +257,7 @@ def _most(n: NodeContext, limit: common.Operand | None, what: str = "the rows of
 
 @converter("OptionalHasElement", since=15)
 def optional_has_element(n: NodeContext) -> Any:
-    """A tensor that is there is an element; values of an optional type are refused."""
+    """A tensor that is present counts as an element; values of an optional type are refused."""
     return common.Operand.known(np.array(n.optional(0) is not None))
 
 
@@ -265,7 +268,7 @@ def optional_get_element(n: NodeContext) -> Any:
 
 @converter("Scan", since=8)
 def scan_of_batches(n: NodeContext) -> Any:
-    """A scan for each element of a batch, the first axis of all inputs and outputs."""
+    """A scan for each element of a batch, which is the first axis of all inputs and outputs."""
     body, count, turns = n.attr("body"), n.attr("num_scan_inputs"), n.attr("directions", None)
     if n.optional(0) is not None:
         n.refuse("sequence_lens is not supported")
@@ -283,7 +286,7 @@ def scan_of_batches(n: NodeContext) -> Any:
 
 @converter("Scan", since=9)
 def scan(n: NodeContext) -> Any:
-    """Apply the body to each slice of the scanned inputs; states are passed on, the other outputs are stacked."""
+    """Apply the body to each slice of the scanned inputs. States are passed on, and the other outputs are stacked."""
     body, count = n.attr("body"), n.attr("num_scan_inputs")
     outputs = len(body.output) - (len(n.inputs) - count)
     in_axes, in_turns = n.attr("scan_input_axes", (0,) * count), n.attr("scan_input_directions", (0,) * count)
@@ -297,7 +300,7 @@ Walk = tuple[Sequence[int], Sequence[int]]  # for each tensor its axis, and 1 wh
 def _scanned(
     n: NodeContext, body: Any, count: int, inputs: list[common.Operand], read: Walk, write: Walk
 ) -> list[common.Operand]:
-    """The last states, and the other outputs stacked; the last `count` inputs are scanned."""
+    """Return the last states, and the other outputs stacked. The last `count` inputs are scanned."""
     states = len(inputs) - count
     (in_axes, in_turns), (out_axes, out_turns) = read, write
     axes = [axis_of(a, x.ndim) for a, x in zip(in_axes, inputs[states:], strict=True)]
@@ -351,7 +354,7 @@ def _scanned(
 def _together(
     n: NodeContext, scanned: Sequence[common.Operand], axes: Sequence[int]
 ) -> tuple[Dim, list[common.Operand]]:
-    """The number of slices that scanned inputs have, all of them the same."""
+    """Return the number of slices, which must be the same for all scanned inputs, and these inputs."""
     sizes = [x.shape[axis] for x, axis in zip(scanned, axes, strict=True)]
     steps = next((d for d in sizes if isinstance(d, int)), sizes[0])
     listed = []

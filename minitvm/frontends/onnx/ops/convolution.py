@@ -1,4 +1,4 @@
-"""Convolutions and their padding rules."""
+"""Convert convolutions and their padding rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from ..registry import converter
 def window_padding(
     n: NodeContext, spatial: Sequence[Dim], kernel: Sequence[Dim], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[Dim, ...]:
-    """All paddings before, then all after, from `pads` or `auto_pad`; `auto_pad` of an open size may give open ones."""
+    """Return all paddings before, then all after, from `pads` or `auto_pad`. They may be symbolic for `auto_pad` of a
+    symbolic size.
+    """
     rank = len(spatial)
     mode = n.attr("auto_pad", "NOTSET")
     pads = n.attr("pads", (0,) * (2 * rank))
@@ -45,7 +47,9 @@ def window_padding(
 
 
 def without_second_window(strides: Sequence[int], spatial: Sequence[Dim], padding: Sequence[Dim]) -> tuple[int, ...]:
-    """Strides no longer than the padded data. Legal: from its length on, a stride leads to no second window."""
+    """Return strides no longer than the padded data. Legal: with a stride of at least its length, there is no second
+    window.
+    """
     rank = len(strides)
     sizes = [simple(n + padding[a] + padding[rank + a]) for a, n in enumerate(spatial)]
     return tuple(min(s, max(n, 1)) if isinstance(n, int) else s for s, n in zip(strides, sizes, strict=True))
@@ -54,7 +58,9 @@ def without_second_window(strides: Sequence[int], spatial: Sequence[Dim], paddin
 def explicitly_padded(
     n: NodeContext, x: Operand, padding: tuple[Dim, ...], fill: float | None
 ) -> tuple[Operand, tuple[int, ...]]:
-    """Data and paddings of windows; open paddings become an operator before it, if there is a `fill` to pad with."""
+    """Return the data and paddings of windows. If paddings are symbolic and there is a `fill`, an operator pads the
+    data first.
+    """
     known = tuple(p for p in padding if isinstance(p, int))
     if len(known) == len(padding):
         return x, known
@@ -66,7 +72,7 @@ def explicitly_padded(
 
 
 def with_kernel(n: NodeContext, w: Operand) -> tuple[Operand, tuple[Dim, ...]]:
-    """The weights of a convolution, and the extents of its kernel, which the node may state once more."""
+    """Return the weights of a convolution, and the extents of its kernel, which the node may state again."""
     kernel, shape = n.attr("kernel_shape", None), w.shape[2:]
     for d in shape:
         w = n.enough(w, d, 1, f"a kernel of {' x '.join(map(str, shape))} has no taps")
@@ -123,9 +129,10 @@ def _transposed_padding(
     dilations: Sequence[int],
     extra: Sequence[int],
 ) -> tuple[Operand, tuple[Dim, ...], list[Dim]]:
-    """x under the conditions that `output_shape` needs, all paddings before and then all after, missing elements.
+    """Return x under the conditions that `output_shape` requires, all paddings before and then after, and missing
+    elements.
 
-    `output_shape` may name elements that no element of x reaches, fewer than a stride: these are zeros at the end.
+    `output_shape` may include fewer than a stride of elements that no element of x reaches. These are zeros at the end.
     """
     spatial = x.shape[2:]
     rank = len(spatial)
@@ -152,7 +159,7 @@ def _transposed_padding(
 
 
 def _cropped(n: NodeContext, x: Operand, begin: Sequence[Dim], sizes: Sequence[int]) -> Operand:
-    """`sizes` elements from `begin` of each spatial axis of a result without padding, which has them."""
+    """Return `sizes` elements from `begin` of each spatial axis of a result that was computed without padding."""
     ends = tuple(simple(b + s) for b, s in zip(begin, sizes, strict=True))
     axes = tuple(range(2, x.ndim))
     part = n.op("strided_slice", x, begin=tuple(begin), end=ends, strides=(1,) * len(axes), axes=axes)

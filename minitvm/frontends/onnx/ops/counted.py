@@ -1,4 +1,4 @@
-"""Operators of which data decide how many results there are: their number becomes a size (`bind_size`)."""
+"""Convert operators with a data-dependent number of results. The number becomes a size (`bind_size`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 
 def _counted(n: NodeContext, found: Sequence[Operand], name: str) -> tuple[Operand, Dim]:
-    """The first `count` rows, and the size that counts them."""
+    """Return the first `count` rows, and the size that counts them."""
     places, count = found
     if 0 in places.shape[:1]:
         return places, 0
@@ -30,7 +30,9 @@ def _counted(n: NodeContext, found: Sequence[Operand], name: str) -> tuple[Opera
 
 @converter("NonZero", since=9)
 def nonzero(n: NodeContext) -> Any:
-    """A column for each element that is not 0. The column of a tensor without dimensions has no rows."""
+    """Return a column of indices for each element that is not 0. For a tensor without dimensions, columns have no
+    rows.
+    """
     x = n[0]
     if x.is_known and not x.is_symbolic:
         return Operand.known(np.argwhere(n.array(x, "the data")).astype(np.int64).T)
@@ -42,7 +44,9 @@ def nonzero(n: NodeContext) -> Any:
 
 @converter("Compress", since=9)
 def compress(n: NodeContext) -> Any:
-    """The entries of an axis, or the elements, at which a condition holds; it may be shorter than the axis."""
+    """Return the entries of an axis, or the elements, for which a condition holds. The condition may be shorter than
+    the axis.
+    """
     x, condition = n[0], n[1]
     axis = n.attr("axis", None)
     x = n.reshape(x, (-1,)) if axis is None else x
@@ -56,7 +60,9 @@ def compress(n: NodeContext) -> Any:
 
 @converter("Unique", since=11)
 def unique(n: NodeContext) -> Any:
-    """The different elements, or entries of an axis, with their first places, what each element is, and counts."""
+    """Return the distinct elements (or entries of an axis), their first places, the index of each element, and
+    counts.
+    """
     x, axis = n[0], n.attr("axis", None)
     order = bool(n.attr("sorted", 1))
     if axis is None:
@@ -78,7 +84,7 @@ def unique(n: NodeContext) -> Any:
 
 @converter("TopK", since=10)
 def topk(n: NodeContext) -> Any:
-    """k may be data: then all elements are sorted."""
+    """Return the largest elements. If k is data, all elements are sorted."""
     n.ignore("sorted")
     axis = n.attr("axis", -1)
     x, k = n[0], n.one(n[1], "k")
@@ -92,9 +98,9 @@ def topk(n: NodeContext) -> Any:
 
 
 def slice_at_data(n: NodeContext, given_axes: Operand | None, given_steps: Operand | None) -> Operand:
-    """A slice whose ends, axes or steps a run computes.
+    """Return a slice whose ends, axes or steps are computed at run time.
 
-    The ends are clamped to the axis, and what is between them is taken.
+    The ends are clamped to the axis, and the entries between them are taken.
     """
     x, starts, ends, count = n[0], n[1], n[2], n[1].shape[0]
     if isinstance(count, int) and (given_axes is None or given_axes.is_known):
@@ -114,7 +120,7 @@ FAR = 2**31 - 1  # the longest axis
 
 
 def _step(n: NodeContext, steps: Operand, k: int) -> Operand | int:
-    """The step along the k-th axis that is cut."""
+    """Return the step along the k-th axis that is sliced."""
     if not steps.is_known:
         step = n.op("clip", n.entry(n.cast(steps, "int64"), k), a_min=-FAR, a_max=FAR)
         n.at_most(n.cast(n.op("equal", step, 0), "int64"), 0, "the step of a slice is 0")
@@ -126,12 +132,12 @@ def _step(n: NodeContext, steps: Operand, k: int) -> Operand | int:
 
 
 def shortened(step: int) -> int:
-    """A step that takes the same entries and fits an index: no axis is longer than FAR."""
+    """Return a step that selects the same entries and fits in an index; no axis is longer than FAR."""
     return max(-FAR, min(step, FAR))
 
 
 def _sliced_at(n: NodeContext, x: Operand, axis: int, start: Operand, end: Operand, step: Operand | int) -> Operand:
-    """The entries of an axis from one place up to another, each of which a run may find."""
+    """Return the entries of an axis from one place up to another, each of which may be computed at run time."""
     extent = x.shape[axis]
     forwards = step > 0 if isinstance(step, int) else n.op("greater", step, 0)
     first = _clamped(n, start, extent, forwards, before=0)
@@ -158,7 +164,7 @@ def _sliced_at(n: NodeContext, x: Operand, axis: int, start: Operand, end: Opera
 
 
 def _either(n: NodeContext, flag: Operand | bool, a: Operand, b: Operand) -> Operand:
-    """a if the truth value [] holds, else b."""
+    """Return a if the truth value [] holds, and b otherwise."""
     if isinstance(flag, bool):
         return a if flag else b
     result: Operand = n.op("where", flag, a, b)
@@ -166,9 +172,10 @@ def _either(n: NodeContext, flag: Operand | bool, a: Operand, b: Operand) -> Ope
 
 
 def _clamped(n: NodeContext, end: Operand, extent: Dim, forwards: Operand | bool, before: int) -> Operand:
-    """An end of a slice as a place of the axis: a negative one counts from behind.
+    """Return an end of a slice as a position on the axis. A negative end counts from the end of the axis.
 
-    It is from 0 to the extent; of a slice that goes backwards, from `before` to the last place.
+    The position is clamped to 0 .. the extent. For a slice that goes backwards, it is clamped to `before` .. the last
+    place.
     """
     length = n.number(extent, ())
     if end.data is not None and not end.is_symbolic:
@@ -182,7 +189,7 @@ def _clamped(n: NodeContext, end: Operand, extent: Dim, forwards: Operand | bool
 
 @converter("NonMaxSuppression", since=10)
 def non_max_suppression(n: NodeContext) -> Any:
-    """Rows [image, class, box]; without a number of boxes there are none."""
+    """Return rows [image, class, box]. Without a limit on the number of boxes there are no rows."""
     boxes, scores = n[0], n[1]
     limit = n.optional(2) or Operand.known(np.array([0]))
     iou = n.optional(3) or Operand.known(np.zeros(1, np.float32))

@@ -1,4 +1,4 @@
-"""Tensors from nothing: constants, ranges, identities."""
+"""Convert operators that create tensors: constants, ranges, identities."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def constant_of_shape(n: NodeContext) -> Any:
 @converter("Range")
 @converter("Range", domain="com.microsoft")
 def range_(n: NodeContext) -> Any:
-    """The number of elements is a shape; where a run computes it, it must have a bound."""
+    """Return a range. Its number of elements is a shape; if it is computed at run time, it must have a bound."""
     if any(n[k].data is None for k in range(3)):
         return _range_of_data(n)
     parts = [n.array(n[k], what) for k, what in enumerate(("the start", "the limit", "the step"))]
@@ -69,14 +69,14 @@ def range_(n: NodeContext) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """A float that is a whole number, as an integer; another number as it is."""
+    """Return a float that is a whole number as an integer, and any other number unchanged."""
     if isinstance(value, Quotient) and is_one(value.below):
         return value.above
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _range_of_size(n: NodeContext, first: Dim, limit: Dim, step: Expr) -> Operand:
-    """A range whose step is a size; a run at which that is 0 is refused."""
+    """Return a range whose step is a size. A run in which the step is 0 is refused."""
     if may_exceed(0, step):
         n.refuse(f"the step {step} may be negative")
     count = larger(simple((limit - first + (step - 1)) // step), 0)
@@ -87,7 +87,7 @@ def _range_of_size(n: NodeContext, first: Dim, limit: Dim, step: Expr) -> Operan
 
 
 def _range_of_data(n: NodeContext) -> Operand:
-    """start + step * (0, 1, ...), as many as there are in front of the limit."""
+    """Return start + step * (0, 1, ...), for all elements before the limit."""
     start, limit, dtype = n.reshape(n[0], ()), n.reshape(n[1], ()), n[0].dtype
     stride: Any
     if n[2].is_known:
@@ -125,7 +125,10 @@ def eye_like(n: NodeContext) -> Any:
 
 @converter("OneHot", since=9)
 def one_hot(n: NodeContext) -> Any:
-    """Index i along the new axis has values[1] where it equals the index (counted from the end where negative)."""
+    """Return a tensor whose entry i along the new axis is values[1] if the index is i, and values[0] otherwise.
+
+    A negative index counts from the end.
+    """
     indices, values = n[0], n[2]
     (depth,) = n.dims(n[1] if n[1].is_known else n.cast(n[1], "int64"), "the depth")
     axis = n.attr("axis", -1)
@@ -146,7 +149,7 @@ def one_hot(n: NodeContext) -> Any:
 @converter("Trilu")
 @converter("Trilu", domain="com.microsoft")
 def trilu(n: NodeContext) -> Any:
-    """The upper or lower triangle of the last two axes, zeros elsewhere."""
+    """Return the upper or lower triangle of the last two axes, with zeros elsewhere."""
     x = n[0]
     offset = n.optional(1)
     if offset is not None and not offset.is_known:  # which may be negative

@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element, whose attributes or dtypes need a conversion."""
+"""Convert functions of one tensor, element by element, whose attributes or dtypes need a conversion."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..registry import converter
 
 @converter("Identity")
 def identity(n: NodeContext) -> Any:
-    """A sequence is its elements, which nothing changes."""
+    """The input itself; the elements of a sequence do not change."""
     return n[0] if isinstance(n[0], SequenceOperand) else n.op("copy", n[0])
 
 
@@ -32,7 +32,9 @@ def cast_like(n: NodeContext) -> Any:
 
 
 def narrowed(n: NodeContext, x: Operand, narrow: Narrow) -> Operand:
-    """x converted to a type of few bits. Floats are cut off to integers, of which the lowest bits are left."""
+    """Return x converted to a type with few bits. Floats are truncated to integers, of which the lowest bits are
+    kept.
+    """
     saturate = bool(n.attr("saturate", 1))  # concerns floats only
     if narrow.bits is None:
         wide = x if x.dtype.is_float else n.cast(x, "float64" if x.dtype.bits > 16 else "float32")
@@ -49,7 +51,7 @@ def narrowed(n: NodeContext, x: Operand, narrow: Narrow) -> Operand:
 
 @converter("BitCast", since=26)
 def bit_cast(n: NodeContext) -> Any:
-    """A bool is a byte: 0 or 1."""
+    """The same bits in another dtype. A bool is a byte, 0 or 1."""
     x, dtype = n[0], n.dtype_attr("to")
     if x.dtype.is_bool:
         x = n.cast(x, "uint8")
@@ -60,7 +62,7 @@ def bit_cast(n: NodeContext) -> Any:
 
 @converter("Clip", since=11)
 def clip(n: NodeContext) -> Any:
-    """Known limits become attributes; for other limits, elements are compared one by one."""
+    """Clip to limits. Known limits become attributes; other limits are compared element by element."""
     x, low, high = n[0], n.optional(1), n.optional(2)
     if (low is None or low.is_known) and (high is None or high.is_known):
         limits = [None if v is None else n.scalar(v, "a limit") for v in (low, high)]
@@ -80,7 +82,7 @@ def dropout_old(n: NodeContext) -> Any:
 
 @converter("Dropout", since=12)
 def dropout(n: NodeContext) -> Any:
-    """At inference nothing is dropped; a node in training mode must have the ratio 0."""
+    """At inference, nothing is dropped. A node in training mode must have the ratio 0."""
     n.ignore("seed")
     training = n.optional(2)
     ratio = n.optional(1)
@@ -122,12 +124,12 @@ def is_inf(n: NodeContext) -> Any:
 
 @converter("PRelu")
 def prelu(n: NodeContext) -> Any:
-    """x where it is positive, else x times the slope, which broadcasts."""
+    """x if it is positive, or else x times the slope, which broadcasts."""
     x, slope = n[0], n[1]
     return n.op("where", n.op("greater", x, 0), x, n.onto("multiply", x, slope))
 
 
 @converter("SwiGLU", since=28)
 def swiglu(n: NodeContext) -> Any:
-    """The function body of the standard, for operands of one shape."""
+    """The standard's function body, for operands of the same shape."""
     return n.by_definition(n[0], n.fit(n[1], n[0].shape, "B"))

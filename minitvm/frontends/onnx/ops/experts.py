@@ -1,10 +1,10 @@
-"""Mixtures of experts as ONNX Runtime has them: each token goes through the few experts that a router chooses.
+"""Mixtures of experts as in ONNX Runtime: each token is processed by the few experts that a router selects.
 
     y[t] = sum over the chosen e of weight[t, e] * expert_e(x[t])
 
-An expert is two dense layers with an activation between. Of its tokens there are as many as data decide: they are
-gathered, go through the expert, and are added to the result (Shazeer et al., "Outrageously large neural networks",
-2017). The contract is that of `ContribOperators.md` of ONNX Runtime.
+An expert consists of two dense layers with an activation between them. Its number of tokens depends on data. The tokens
+are gathered, processed by the expert, and added to the result (Shazeer et al., "Outrageously large neural networks",
+2017). The operators are specified in `ContribOperators.md` of ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Layer = tuple[Operand, Operand | None]  # weights [experts, units, depth], and b
 def moe(n: NodeContext) -> Any:
     layers = [(n[k], n.optional(k + 1)) for k in (2, 4)]
     gate = n.optional(6)
-    # Weights of the chosen are those of all, of which the others are left out.
+    # The weights of the selected experts are those of a softmax over all experts, without the others.
     return _mixture(n, layers, None if gate is None else (gate, n.optional(7)), among_all=True)
 
 
 @converter("QMoE", domain=DOMAIN)
 def qmoe(n: NodeContext) -> Any:
-    """The same, of weights of 4 or 8 bits; they become floats while importing."""
+    """The same with weights of 4 or 8 bits, which become floats while importing."""
     if n.attr("quant_type", "int") != "int":
         n.refuse_attribute("quant_type")
     if n.attr("weights_prepacked", 0) not in (0, -1):
@@ -50,7 +50,7 @@ def qmoe(n: NodeContext) -> Any:
 
 
 def _floats(n: NodeContext, name: str, position: int, zeros_at: int) -> Operand:
-    """(stored - zero point) * scale: one scale for each unit, or for each block of its weights."""
+    """Return (stored - zero point) * scale, with one scale per unit or per block of its weights."""
     bits, block = n.attr("expert_weight_bits", 4), n.attr("block_size", 0)
     bits = n.attr(f"{name}_expert_weight_bits", bits)
     if bits not in (4, 8):
@@ -114,7 +114,9 @@ def _mixture(n: NodeContext, layers: list[Layer], gate: Layer | None, *, among_a
 def _fitting(
     n: NodeContext, experts: int, width: Dim, layers: Sequence[Layer], gate: Layer | None
 ) -> tuple[list[Layer], Layer | None]:
-    """The layers, whose shapes must fit: each expert has its own, from the width of the data and back to it."""
+    """Return the layers after checking their shapes: each expert has its own, from the width of the data and back to
+    it.
+    """
     (first, first_bias), (second, second_bias) = layers
     if first.ndim != 3 or second.ndim != 3:
         n.refuse(f"the weights must have the shape [experts, units, depth], found {first} and {second}")
@@ -133,7 +135,7 @@ def _fitting(
 
 
 def _routed(n: NodeContext, router: Operand, *, among_all: bool) -> list[Operand]:
-    """The experts [tokens, k] of each token, and what each counts; the weights of a token add up to 1 if normalised."""
+    """Return the experts [tokens, k] of each token, and their weights, which sum to 1 per token if normalised."""
     count, normal = n.attr("k", 1), n.attr("normalize_routing_weights", 0)
     scores = n.op("nn.softmax", router, axis=1) if among_all else router
     values, index = n.op("topk", scores, k=count, axis=1, is_ascend=False)
@@ -143,14 +145,16 @@ def _routed(n: NodeContext, router: Operand, *, among_all: bool) -> list[Operand
 
 
 def _dense(n: NodeContext, x: Operand, layer: Layer, number: int) -> Operand:
-    """The dense layer of one expert."""
+    """Return the dense layer of one expert."""
     weight, bias = layer
     product: Operand = n.op("nn.dense", x, n.entry(weight, number))
     return product if bias is None else n.op("add", product, n.entry(bias, number))
 
 
 def _activation(n: NodeContext, *, gated: bool) -> Callable[[Operand, Operand | None], Operand]:
-    """What is between the layers: a function of the first one's result and, if there is a gate, of the third one's."""
+    """Return the activation between the layers, a function of the first layer's result and, with a gate, of the
+    third's.
+    """
     name, fusion = n.attr("activation_type", "relu"), n.attr("swiglu_fusion", 0)
     alpha, beta, limit = (n.attr(k, d) for k, d in (("activation_alpha", 1.0), ("activation_beta", 0.0),
                                                     ("swiglu_limit", np.inf)))  # fmt: skip

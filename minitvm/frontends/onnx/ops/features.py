@@ -1,4 +1,6 @@
-"""What scikit-learn's exporters write between tables and models (ai.onnx.ml), on numbers: strings are refused."""
+"""Convert the operators that scikit-learn's exporters put between tables and models (ai.onnx.ml). Strings are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from .trees import ML
 
 @converter("Imputer", domain=ML)
 def imputer(n: NodeContext) -> Any:
-    """Missing values (NaN, or a number that stands for them) replaced by one number, or each feature's own."""
+    """Replace missing values (NaN, or a number that marks them) with one number, or one number per feature."""
     x = n[0]
     kind, word = ("float", "floats") if x.dtype.is_float else ("int64", "int64s")
     given = np.asarray(n.attr(f"imputed_value_{word}"), x.dtype.numpy)
@@ -30,7 +32,7 @@ def imputer(n: NodeContext) -> Any:
 
 @converter("OneHotEncoder", domain=ML)
 def one_hot_encoder(n: NodeContext) -> Any:
-    """A new last axis with 1 at the element's category; an element of none is a row of zeros."""
+    """Add a last axis with 1 at the element's category. An element without a category gives a row of zeros."""
     if n.has("cats_strings"):
         n.refuse("categories that are strings are not supported")
     if not n.attr("zeros", 1):
@@ -42,7 +44,7 @@ def one_hot_encoder(n: NodeContext) -> Any:
 
 @converter("FeatureVectorizer", domain=ML)
 def feature_vectorizer(n: NodeContext) -> Any:
-    """Features side by side; of each input as many as `inputdimensions` says, zeros where it has fewer."""
+    """Concatenate features: `inputdimensions` from each input, with zeros if it has fewer."""
     widths = n.attr("inputdimensions")
     if min(widths, default=0) < 0 or max(widths, default=0) > 1 << 20:
         n.refuse(f"inputdimensions={list(widths)}: wanted numbers of features")
@@ -63,7 +65,9 @@ def feature_vectorizer(n: NodeContext) -> Any:
 
 @converter("LabelEncoder", domain=ML, since=2)
 def label_encoder(n: NodeContext) -> Any:
-    """The value of the first key that an element equals, or a default. From version 4 on NaN equals the key NaN."""
+    """Return the value of the first key that an element equals, or a default. From version 4 on, NaN equals the key
+    NaN.
+    """
     keys, values = _of_either(n, "keys"), _of_either(n, "values")
     usual = -1 if values.dtype.kind == "i" else -0.0
     other = n.attr("default_int64" if values.dtype.kind == "i" else "default_float", usual)
@@ -84,7 +88,7 @@ def label_encoder(n: NodeContext) -> Any:
 
 
 def _of_either(n: NodeContext, name: str) -> np.ndarray:
-    """Keys or values: a tensor, int64s or floats."""
+    """Return keys or values, which are given as a tensor, as int64s, or as floats."""
     if n.has(f"{name}_tensor"):
         array: np.ndarray = np.asarray(n.attr(f"{name}_tensor")).reshape(-1)
         if array.dtype.kind in "if":
@@ -97,7 +101,9 @@ def _of_either(n: NodeContext, name: str) -> np.ndarray:
 
 @converter("SVMRegressor", domain=ML)
 def svm_regressor(n: NodeContext) -> Any:
-    """The sum of coefficient * kernel(row, support vector), and rho; one class: 1 where that is positive, else -1."""
+    """Return the sum of coefficient * kernel(row, support vector), plus rho. With one class, return 1 if it is
+    positive, else -1.
+    """
     x = n.cast(n[0], "float32")
     if x.ndim != 2 or not isinstance(x.shape[1], int):
         n.refuse(f"{x} is not supported: wanted rows of a known number of features")
@@ -123,7 +129,9 @@ def svm_regressor(n: NodeContext) -> Any:
 
 
 def kernel(n: NodeContext, x: Operand, vectors: np.ndarray) -> Operand:
-    """kernel(row, support vector) [rows, vectors], by `kernel_type` and its parameters gamma, coef0 and degree."""
+    """Return kernel(row, support vector) as [rows, vectors], for `kernel_type` with its parameters gamma, coef0 and
+    degree.
+    """
     kind, parameters = n.attr("kernel_type", "LINEAR"), n.attr("kernel_params", (0.0, 0.0, 0.0))
     gamma, coef0, degree = (float(np.float32(p)) for p in (*parameters, 0.0, 0.0, 0.0)[:3])
     if kind == "RBF":  # not by a product: it would cancel for rows near a vector

@@ -1,7 +1,7 @@
-"""Operators that ONNX Runtime's optimizer writes in place of several: activations, products, normalisations with sums.
+"""Operators that ONNX Runtime's optimizer fuses from several: activations, products, normalisations with sums.
 
-Their contract is that of `ContribOperators.md` of ONNX Runtime. Each is written as the operators that it stands for;
-fusion joins them again.
+They are specified in `ContribOperators.md` of ONNX Runtime. Each is converted to the original operators, which minitvm
+fuses again.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _activated(n: NodeContext, x: Operand, parameters: tuple[float, ...]) -> Any
 @converter("TransposeMatMul", domain=DOMAIN)
 @converter("FusedMatMul", domain=DOMAIN)
 def fused_matmul(n: NodeContext) -> Any:
-    """alpha A' B': the last two axes of an operand change places, or its first goes behind its other batch axes."""
+    """alpha A' B'. Attributes swap an operand's last two axes, or move its first axis after the other batch axes."""
     operands = []
     for x, name in ((n[0], "A"), (n[1], "B")):
         order = list(range(x.ndim))
@@ -104,7 +104,7 @@ def fused_matmul(n: NodeContext) -> Any:
 
 
 def normalized(n: NodeContext, x: Operand, gamma: Operand, beta: Operand | None) -> Operand:
-    """Layer normalisation over the last axis."""
+    """Return the layer normalisation over the last axis."""
     attrs = {"axis": (x.ndim - 1,), "epsilon": n.attr("epsilon", 1e-12)}
     normal: Operand = n.op("nn.layer_norm", x, gamma, *([] if beta is None else [beta]), **attrs)
     return normal
@@ -124,7 +124,7 @@ def _skip_sum(n: NodeContext, bias: Operand | None) -> Operand:
 
 
 def _outputs(n: NodeContext, result: Operand, total: Operand) -> Any:
-    """The normalised sum, its mean and the inverse of its deviation, which training reads, and the sum itself."""
+    """Return the normalised sum, its mean and inverse deviation (read only in training), and the sum itself."""
     mean = n.op("mean", total, axis=(total.ndim - 1,), keepdims=True)
     variance = n.op("variance", total, axis=(total.ndim - 1,), keepdims=True)
     inverse = n.op("rsqrt", n.op("add", variance, n.attr("epsilon", 1e-12)))
@@ -146,7 +146,7 @@ def skip_simplified_layer_norm(n: NodeContext) -> Any:
 
 @converter("EmbedLayerNormalization", domain=DOMAIN)
 def embed_layer_norm(n: NodeContext) -> Any:
-    """The normalised sum of the embeddings of words, positions and segments; the lengths that a mask says; the sum."""
+    """Return the normalised sum of word, position and segment embeddings; the lengths given by a mask; and the sum."""
     ids, segments, mask, positions = n[0], n.optional(1), n.optional(7), n.optional(8)
     n.ignore("mask_index_type")
     if ids.ndim != 2:
@@ -190,7 +190,7 @@ def nhwc_max_pool(n: NodeContext) -> Any:
 
 @converter("Unique", domain=DOMAIN)
 def unique(n: NodeContext) -> Any:
-    """The different elements in the order in which they come, what each element is, and counts."""
+    """Return the distinct elements in order of first occurrence, the index of each element, and counts."""
     first, inverse, counts, number = n.op("unique", n[0], sorted=False)
     size = n.bound(number, n[0].shape[0], "different")
     return [n.op("take", n[0], n.op("leading", first, size=size), axis=0), inverse, n.op("leading", counts, size=size)]

@@ -1,4 +1,4 @@
-"""Slices, gathers, scatters and pads: data at other places."""
+"""Convert slices, gathers, scatters and pads, which move data to other places."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def slice_(n: NodeContext) -> Any:
 
 
 def _first(start: Dim, step: int, extent: Dim) -> Dim:
-    """Where a slice begins. ONNX lets one that goes backwards from a place in front of its axis begin with entry 0."""
+    """Return the start of a slice. In ONNX, a backward slice that starts before its axis begins with entry 0."""
     if step > 0 or not isinstance(start, int) or start >= 0:
         return start
     if isinstance(extent, int):
@@ -75,7 +75,7 @@ def gather_nd(n: NodeContext) -> Any:
 
 
 def _with_points(n: NodeContext, data: Operand, indices: Operand, batch: int) -> Operand:
-    """The data, which must have the points that `indices` names, if these are known."""
+    """Return the data after checking that they have the points in `indices`, if these are known."""
     points = indices.data
     if points is not None and points.ndim and 0 <= batch <= data.ndim - points.shape[-1]:
         for k in range(points.shape[-1]):
@@ -124,7 +124,9 @@ def pad(n: NodeContext) -> Any:
 
 
 def _cropped_by_data(n: NodeContext, x: Operand, pads: Operand, axes: Sequence[int]) -> tuple[Operand, tuple[Dim, ...]]:
-    """x without what negative pads cut off, and the pads that are left; a run finds which are negative."""
+    """Return x without the parts that negative pads remove, and the remaining pads. A run finds which pads are
+    negative.
+    """
     pads = n.fit(pads, (2 * len(axes),), "the pads")
     if n.builder.at_least(pads, 0):
         return x, n.dims(pads, "the pads")
@@ -161,7 +163,7 @@ def _pad(n: NodeContext, x: Operand, pads: tuple[Dim, ...], axes: tuple[int, ...
 
 
 def _cropped(n: NodeContext, x: Operand, widths: Sequence[tuple[Dim, Dim]]) -> tuple[Operand, list[tuple[Dim, Dim]]]:
-    """x without what negative pads cut off, and the pads that are left: what is cut off is not repeated."""
+    """Return x without the parts that negative pads remove, and the remaining pads. Removed parts are not repeated."""
     left: list[tuple[Dim, Dim]] = []
     for axis, (before, after) in enumerate(widths):
         cut, end = (max(-width, 0) if isinstance(width, int) else 0 for width in (before, after))
@@ -182,7 +184,7 @@ def reverse_sequence(n: NodeContext) -> Any:
 
 
 def reversed_sequences(n: NodeContext, x: Operand, lengths: Operand, batch: int, time: int) -> Operand:
-    """The first lengths[b] elements along the axis `time` are reversed, the others stay."""
+    """Reverse the first lengths[b] elements along the axis `time`, and keep the others."""
     x, lengths = with_lengths(n, x, lengths, batch, time)
     shape = tuple(-1 if a == batch else 1 for a in range(x.ndim))
     size = n.reshape(n.cast(lengths, "int64"), shape)
@@ -194,7 +196,7 @@ def reversed_sequences(n: NodeContext, x: Operand, lengths: Operand, batch: int,
 
 
 def with_lengths(n: NodeContext, x: Operand, lengths: Operand, batch: int, time: int) -> tuple[Operand, Operand]:
-    """The data and the lengths of its sequences, which must be from 0 to the extent of the axis `time`."""
+    """Return the data and the lengths of its sequences, which must be from 0 to the extent of the axis `time`."""
     lengths = n.fit(lengths, (x.shape[batch],), "the lengths of sequences")
     if lengths.data is not None and not lengths.is_symbolic:
         if lengths.data.min(initial=0) < 0:
@@ -210,7 +212,7 @@ def with_lengths(n: NodeContext, x: Operand, lengths: Operand, batch: int, time:
 
 @converter("CenterCropPad", since=18)
 def center_crop_pad(n: NodeContext) -> Any:
-    """Each axis cut or padded with zeros to a size, evenly on both sides."""
+    """Cut or zero-pad each axis to a size, evenly on both sides."""
     x = n[0]
     axes = [axis_of(a, x.ndim) for a in n.attr("axes", tuple(range(x.ndim)))]
     for axis, size in zip(axes, n.dims(n[1], "the shape"), strict=True):

@@ -1,4 +1,4 @@
-"""Operators on matrices that are no products."""
+"""Convert operators on matrices other than products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGEST = 32  # rows of a matrix whose elimination is written out
 
 @converter("Det", since=11)
 def det(n: NodeContext) -> Any:
-    """Gaussian elimination with the largest pivot of each column, written out for all matrices of a batch."""
+    """Gaussian elimination with the largest pivot of each column, unrolled, for all matrices of a batch."""
     x = n[0]
     *leading, rows, columns = x.shape
     if rows != columns or not isinstance(rows, int) or rows > LARGEST:
@@ -41,7 +41,9 @@ def det(n: NodeContext) -> Any:
 
 
 def _pivoted(n: NodeContext, a: Operand, size: int) -> tuple[Operand, Operand]:
-    """The matrices with the row of the largest first element in front, and -1 where two rows changed places."""
+    """Return the matrices with the row of the largest first element moved to the top, and -1 if two rows were swapped,
+    else 1.
+    """
     column = n.op("squeeze", n.op("abs", _part(n, a, (0, 0), (size, 1))), axis=(2,))
     best = n.cast(n.op("argmax", column, axis=(1,), keepdims=True), "int64")
     rows = np.arange(size)[None]

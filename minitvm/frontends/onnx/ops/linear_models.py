@@ -1,4 +1,4 @@
-"""Linear models and scalers of ai.onnx.ml, as exporters of scikit-learn write them, on numbers."""
+"""Convert linear models and scalers of ai.onnx.ml, as exporters of scikit-learn write them, on numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .trees import ML, transformed
 
 
 def _scores(n: NodeContext, outputs: int) -> Operand:
-    """The product with the coefficients [outputs, features], and the intercepts."""
+    """Return the product with the coefficients [outputs, features], plus the intercepts."""
     x = n.cast(n[0], "float32")
     if x.ndim != 2:
         n.refuse(f"a linear model of {x} is not supported: wanted rows of features")
@@ -34,7 +34,7 @@ def linear_regressor(n: NodeContext) -> Any:
 
 @converter("LinearClassifier", domain=ML)
 def linear_classifier(n: NodeContext) -> Any:
-    """The label of the highest score, and the scores of all labels."""
+    """Return the label with the highest score, and the scores of all labels."""
     if n.has("classlabels_strings"):
         n.refuse("labels that are strings are not supported")
     n.ignore("multi_class")  # of training
@@ -48,7 +48,7 @@ def linear_classifier(n: NodeContext) -> Any:
 
 @converter("Scaler", domain=ML)
 def scaler(n: NodeContext) -> Any:
-    """(x - offset) * scale, of all features or each its own."""
+    """(x - offset) * scale, with one pair for all features or one pair per feature."""
     x = n.cast(n[0], "float32")
     offset, scale = (np.asarray(n.attr(name), np.float32) for name in ("offset", "scale"))
     if offset.shape != scale.shape:
@@ -60,7 +60,9 @@ def scaler(n: NodeContext) -> Any:
 
 @converter("Normalizer", domain=ML)
 def normalizer(n: NodeContext) -> Any:
-    """Rows divided by their largest element, their sum of sizes, or their length; a row for which that is 0 stays."""
+    """Divide rows by their largest element, their sum of magnitudes, or their length. A row for which that is 0
+    stays.
+    """
     x, norm = n.cast(n[0], "float32"), n.attr("norm", "MAX")
     axis = {"axis": (x.ndim - 1,), "keepdims": True}
     if norm == "MAX":

@@ -1,4 +1,4 @@
-"""Losses of classes: the function bodies of the standard, for sizes that fit."""
+"""Convert losses of classes: the standard's function bodies, after checking that the sizes fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..registry import converter
 @converter("NegativeLogLikelihoodLoss", since=12)
 @converter("SoftmaxCrossEntropyLoss", since=12)
 def loss(n: NodeContext) -> Any:
-    """The scores are [n, classes, ..], the labels [n, ..], the weights [classes]."""
+    """The scores are [n, classes, ..], the labels [n, ..], and the weights [classes]."""
     scores, labels, weights = n[0], n[1], n.optional(2)
     if scores.ndim < 2:
         n.refuse(f"scores must have the shape [n, classes, ..], found {scores}")
@@ -24,7 +24,7 @@ def loss(n: NodeContext) -> Any:
 
 
 def _counted(n: NodeContext, labels: Operand) -> Operand:
-    """The labels without those that are ignored, if they are known."""
+    """Return the labels without the ignored ones, if they are known."""
     ignored = n.attr("ignore_index", None)
     if ignored is None or labels.data is None or labels.is_symbolic:
         return labels

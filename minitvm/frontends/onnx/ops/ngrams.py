@@ -1,4 +1,4 @@
-"""TfIdfVectorizer: how often each of a pool of n-grams occurs in a row of integers."""
+"""Convert TfIdfVectorizer, which counts how often each n-gram of a pool occurs in a row of integers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..registry import converter
 
 @converter("TfIdfVectorizer")
 def tf_idf_vectorizer(n: NodeContext) -> Any:
-    """Counts of n-grams whose elements are 1 to `max_skip_count` + 1 apart; a pool of single elements is counted once.
+    """Count n-grams whose elements are 1 to `max_skip_count` + 1 apart. A pool of single elements is counted once.
 
-    `mode` says what a count becomes: itself (TF), the gram's weight where it occurs (IDF), or their product (TFIDF).
+    `mode` selects the result: the count (TF), the n-gram's weight if it occurs (IDF), or their product (TFIDF).
     """
     if n.has("pool_strings"):
         n.refuse("strings are not supported")
@@ -45,7 +45,7 @@ def tf_idf_vectorizer(n: NodeContext) -> Any:
 
 
 def _grams(n: NodeContext, pool: np.ndarray, starts: list[int]) -> dict[int, np.ndarray]:
-    """The n-grams of each length, [grams, length]: those of length k begin at starts[k - 1] of the pool."""
+    """Return the n-grams of each length as [grams, length]. Those of length k begin at starts[k - 1] of the pool."""
     grams: dict[int, np.ndarray] = {}
     for length, (start, stop) in enumerate(zip(starts, [*starts[1:], len(pool)], strict=True), 1):
         if not 0 <= start <= stop <= len(pool) or (stop - start) % length:
@@ -58,7 +58,7 @@ def _grams(n: NodeContext, pool: np.ndarray, starts: list[int]) -> dict[int, np.
 
 
 def _counted(n: NodeContext, x: Operand, grams: np.ndarray, distance: int) -> Operand:
-    """How often each n-gram occurs in a row, its elements so far apart: int32 [rows, grams]."""
+    """Return how often each n-gram occurs in a row with its elements `distance` apart, as int32 [rows, grams]."""
     axis, length = x.ndim - 1, grams.shape[1]
     hits: Operand | None = None
     for k in range(length):
@@ -73,12 +73,12 @@ def _counted(n: NodeContext, x: Operand, grams: np.ndarray, distance: int) -> Op
 
 
 def _less(extent: Dim, number: int) -> Dim:
-    """The end of a part that leaves out the last entries; 0 where there are fewer."""
+    """Return the end of a part that leaves out the last `number` entries, or 0 if there are fewer."""
     return max(extent - number, 0) if isinstance(extent, int) else simple(maximum(as_expr(extent) - number, 0))
 
 
 def _weighed(n: NodeContext, counted: Operand, columns: np.ndarray) -> Operand:
-    """The counts as `mode` says, each in its column of the result; a column that no n-gram has is 0."""
+    """Return the counts as `mode` requires, each in its column of the result. A column without an n-gram is 0."""
     mode = n.attr("mode")
     weights = np.asarray(n.attr("weights", np.ones(len(columns))), np.float32)
     values = n.cast(counted, "float32")

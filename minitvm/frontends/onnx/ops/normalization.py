@@ -1,4 +1,4 @@
-"""Softmax and normalisations."""
+"""Convert softmax and normalisations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..registry import converter
 
 
 def _softmax_of_matrix(relay: str) -> Any:
-    """Until opset 12: over all axes from `axis` on, as if they were one."""
+    """Convert a softmax up to opset 12, which is over all axes from `axis` on, as if they were one."""
 
     def convert(n: NodeContext) -> Any:
         x = n[0]
@@ -46,7 +46,7 @@ def hardmax(n: NodeContext) -> Any:
 
 
 def _hardmax(n: NodeContext, x: Operand, axis: int) -> Operand:
-    """1 at the first largest element, 0 elsewhere."""
+    """Return 1 at the first largest element, and 0 elsewhere."""
     axis = axis_of(axis, x.ndim)
     if 0 in x.shape:
         return x
@@ -74,7 +74,7 @@ def batch_norm(n: NodeContext) -> Any:
 
 
 def _batch_norm_of_batch(n: NodeContext) -> Any:
-    """Uses the batch's own statistics, and moves the running ones towards them."""
+    """Normalise by the batch's own statistics, and move the running statistics towards them."""
     x, scale, bias, mean, variance = (n[k] for k in range(5))
     momentum, epsilon = n.attr("momentum", 0.9), n.attr("epsilon", 1e-5)
     axes = tuple(a for a in range(x.ndim) if a != 1)
@@ -91,7 +91,7 @@ def _batch_norm_of_batch(n: NodeContext) -> Any:
 
 @converter("LayerNormalization")  # ONNX Runtime writes it for any opset
 def layer_norm(n: NodeContext) -> Any:
-    """Over the axes from `axis` on. Half floats are normalised in float32, which the statistics keep."""
+    """Normalise over the axes from `axis` on. Half floats are normalised in float32, and so are the statistics."""
     x, scale, bias = n[0], n[1], n.optional(2)
     axis = n.attr("axis", -1)
     n.ignore("stash_type")
@@ -140,7 +140,7 @@ def group_norm(n: NodeContext) -> Any:
 
 @converter("GroupNormalization", since=18)
 def group_norm_by_group(n: NodeContext) -> Any:
-    """Opset 18 had one scale per group."""
+    """Group normalisation of opset 18, which has one scale per group."""
     x, groups = n[0], n.attr("num_groups")
     channels = x.shape[1]
     if not isinstance(channels, int):
@@ -157,7 +157,7 @@ def lrn(n: NodeContext) -> Any:
 
 @converter("LpNormalization")
 def lp_normalization(n: NodeContext) -> Any:
-    """x divided by its norm along an axis; if the norm is 0, the result is 0."""
+    """x divided by its norm along an axis, or 0 if the norm is 0."""
     x, axis, p = n[0], n.attr("axis", -1), n.attr("p", 2)
     if p not in (1, 2):
         n.refuse_attribute("p")

@@ -1,7 +1,7 @@
-"""A resize along one axis where extents or the scale are open: operators that compute its places and its weights.
+"""Resize along one axis with symbolic extents or scale: operators compute the indices and the weights at run time.
 
-`topi.resize_tables` computes the same as arrays, where all of these are known. Nearest elements are found in float32,
-in ONNX Runtime's order, because rounding decides them; filters are computed in float64.
+If everything is known, `topi.resize_tables` computes the same as arrays. Nearest elements are found in float32, in ONNX
+Runtime's order, because they depend on rounding. Filters are computed in float64.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from ....topi.shapes import larger, simple, smaller
 from ...common.operand import Operand
 from ..context import NodeContext
 
-# ONNX Runtime takes a position that is at most so far from the middle between two elements for one in the middle.
+# ONNX Runtime treats a position that is at most this far from the middle between two elements as exactly in the middle.
 _TIE = 1e-6
 _REACH = {"linear": 1, "cubic": 2}
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Size by extent, one for several axes: the least or the greatest of the quotients of `pairs` (extent, size)."""
+    """The ratio size / extent of one or more axes: the least or the greatest quotient over `pairs` (extent, size)."""
 
     value: Operand  # float32 or float64 [1]
     pairs: tuple[tuple[Dim, Dim], ...]
     least: bool = True
 
     def reach(self, elements: int) -> Dim:
-        """At least `elements` divided by the ratio, and by 1: so far a filter reaches that is as wide as its result."""
+        """Return an upper bound of `elements` divided by the ratio, and by 1: the reach of a filter as wide as a result
+        element.
+        """
         factor = self.value
         if factor.is_known and not factor.is_symbolic and factor.data is not None and factor.data.item() > 0:
             return max(math.ceil(elements / factor.data.item()), elements)
@@ -41,12 +43,12 @@ class Ratio:
 
 
 def float_of(n: NodeContext, dim: Dim, dtype: str = "float32") -> Operand:
-    """A dimension as a float [1]."""
+    """Return a dimension as a float [1]."""
     return n.cast(n.number(dim), dtype)
 
 
 def quotient(n: NodeContext, size: Dim, extent: Dim, dtype: str = "float32") -> Operand:
-    """The size by the extent, as a float [1]."""
+    """Return the size divided by the extent, as a float [1]."""
     result: Operand = n.op("divide", float_of(n, size, dtype), float_of(n, extent, dtype))
     return result
 
@@ -57,7 +59,7 @@ Region = tuple[Operand, Operand]  # [1] each: where the part of an axis begins a
 def _positions(
     n: NodeContext, extent: Dim, size: Dim, step: Operand, mode: str, region: Region | None = None
 ) -> Operand:
-    """The position in the input of each output [size], in the dtype of the scale `step` [1]."""
+    """Return the position in the input for each output [size], in the dtype of the scale `step` [1]."""
     if region is not None:
         return positions_in(n, extent, size, region)
     dtype = str(step.dtype)
@@ -88,9 +90,9 @@ def _positions(
 
 
 def positions_in(n: NodeContext, extent: Dim, size: Dim, region: Region) -> Operand:
-    """The position in the input of each output [size], evenly from the start of a region to its end.
+    """Return the position in the input for each output [size], spaced evenly from the start of a region to its end.
 
-    Of one output it is the middle.
+    A single output is in the middle.
     """
     start, end = region
     last = n.op("subtract", float_of(n, extent, str(start.dtype)), 1.0)
@@ -104,7 +106,7 @@ def positions_in(n: NodeContext, extent: Dim, size: Dim, region: Region) -> Oper
 
 
 def outside_of(n: NodeContext, at: Operand, extent: Dim) -> Operand:
-    """Whether each position is outside of an axis."""
+    """Return whether each position is outside of an axis."""
     last = n.op("subtract", float_of(n, extent, str(at.dtype)), 1.0)
     result: Operand = n.op("logical_or", n.op("less", at, 0.0), n.op("greater", at, last))
     return result
@@ -113,7 +115,9 @@ def outside_of(n: NodeContext, at: Operand, extent: Dim) -> Operand:
 def nearest_places(
     n: NodeContext, extent: Dim, size: Dim, step: Operand, mode: str, rounding: str, region: Region | None = None
 ) -> Operand:
-    """The places [size] in an axis of `extent` elements that are nearest to the positions of the results."""
+    """Return the indices [size] of the elements, on an axis of `extent` elements, that are nearest to the outputs'
+    positions.
+    """
     at = _positions(n, extent, size, step, mode, region)
     low = n.op("floor", at)
     match rounding:
@@ -145,9 +149,10 @@ def interpolated(
     antialias: bool,
     region: Region | None = None,
 ) -> Operand:
-    """x with `size` elements along an axis: sums of the elements around each position, weighed by a filter.
+    """Return x with `size` elements along an axis, each a sum of the elements around its position, weighted by a
+    filter.
 
-    With `antialias` the filter is as wide as an element of the result, if that is wider than one of x.
+    With `antialias`, the filter is as wide as an element of the result, if that is wider than an element of x.
     """
     extent, reach = x.shape[axis], _REACH[attrs["method"]]
     step = n.cast(ratio.value, "float64")
@@ -175,7 +180,7 @@ def interpolated(
 
 
 def _filter(n: NodeContext, distance: Operand, attrs: dict[str, Any]) -> Operand:
-    """The weights at distances from 0 on: a triangle, or Keys' cubic kernel (1981)."""
+    """Return the filter's weights at distances from 0 on: a triangle, or Keys' cubic kernel (1981)."""
     if attrs["method"] == "linear":
         triangle: Operand = n.op("maximum", n.op("subtract", np.ones((1, 1)), distance), 0.0)
         return triangle

@@ -1,4 +1,4 @@
-"""Pooling with windows."""
+"""Convert pooling with windows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _PooledWindows:
         return _PooledWindows(kernel, strides, padding, dilations, ceil)
 
     def pooled(self, n: NodeContext, reduction: str, x: Operand, fill: float | None = None, **attrs: Any) -> Operand:
-        """The reduction of each window; open paddings become part of the data, where there is a `fill`."""
+        """Return the reduction of each window. With a `fill`, symbolic paddings are added to the data first."""
         x, padding = explicitly_padded(n, x, self.padding, fill)
         pooled: Operand = n.op(
             f"nn.{reduction}_pool{x.ndim - 2}d", x, **asdict(replace(self, padding=padding)), **attrs
@@ -50,7 +50,9 @@ class _PooledWindows:
         return pooled
 
     def with_last_filled(self, counts: Sequence[Dim], extents: Sequence[Dim]) -> _PooledWindows:
-        """The same number of windows, `counts`, where padding reaches to the end of the last one."""
+        """Return windows with padding up to the end of the last one. `counts` holds the number of windows, which stays
+        the same.
+        """
         rank = len(counts)
         after: list[Dim] = []
         for a, (count, extent) in enumerate(zip(counts, extents, strict=True)):
@@ -76,9 +78,9 @@ def max_pool(n: NodeContext) -> Any:
 
 
 def _places(n: NodeContext, windows: _PooledWindows, counts: Sequence[Dim]) -> Operand:
-    """Where in the whole tensor the largest element of each window lies, the first of equal ones.
+    """Return the index, in the whole tensor, of the largest element of each window (the first of equal ones).
 
-    A tap outside of the picture stands for the nearest one inside, which is as large and lies where it says.
+    A tap outside of the picture counts as the nearest one inside, with its value and its index.
     """
     x, rank, kernel = n[0], len(counts), windows.pool_size
     spatial, ndim = x.shape[2:], 2 * len(counts)
@@ -101,7 +103,7 @@ def _places(n: NodeContext, windows: _PooledWindows, counts: Sequence[Dim]) -> O
 
 @dataclass(frozen=True)
 class _PooledAxis:
-    """The windows along one spatial axis: `count` of them over `extent` elements."""
+    """The windows along one spatial axis: `count` windows over `extent` elements."""
 
     n: NodeContext
     windows: _PooledWindows
@@ -110,7 +112,7 @@ class _PooledAxis:
     extent: Dim
 
     def places(self, at: int, ndim: int, tap: Operand) -> Operand:
-        """The elements that taps read; the windows are numbered along axis `at` of `ndim`."""
+        """Return the elements that taps read. The windows are numbered along axis `at` of `ndim` axes."""
         n, step = self.n, self.windows.dilation[self.axis]
         number = n.op("multiply", n.numbers(self.count, at, ndim), self.windows.strides[self.axis])
         start = n.op("subtract", number, n.number(self.windows.padding[self.axis]))
@@ -119,7 +121,7 @@ class _PooledAxis:
         most = n.op("floor_divide", n.op("subtract", last, start), step)
         inside = n.op("maximum", n.op("minimum", tap, most), least)
         place = n.op("add", start, n.op("multiply", inside, step))
-        # A window that has no tap inside reads its nearest element.
+        # A window without a tap inside reads the nearest element.
         read: Operand = n.op("maximum", n.op("minimum", place, last), 0)
         return read
 
@@ -131,7 +133,7 @@ def _sum(n: NodeContext, terms: Sequence[Operand], factors: Sequence[Dim]) -> Op
 
 @converter("MaxUnpool", since=9)
 def max_unpool(n: NodeContext) -> Any:
-    """Each element at the place where the maximum lay, zeros elsewhere."""
+    """Put each element at the place of the maximum that it was, with zeros elsewhere."""
     x, places, wanted = n[0], n[1], n.optional(2)
     kernel = n.attr("kernel_shape")
     rank = len(kernel)
@@ -154,7 +156,9 @@ def max_unpool(n: NodeContext) -> Any:
 
 @converter("AveragePool")
 def average_pool(n: NodeContext) -> Any:
-    """Where paddings are open and not counted, the mean with zeros is divided by the share of elements inside."""
+    """The mean of windows. If symbolic paddings are not counted, the mean with zeros is divided by the share of
+    elements inside.
+    """
     x, counted, windows = n[0], bool(n.attr("count_include_pad", 0)), _PooledWindows.of(n)
     if counted or all(isinstance(p, int) for p in windows.padding):
         return windows.pooled(n, "avg", x, 0.0 if counted else None, count_include_pad=counted)
@@ -165,7 +169,7 @@ def average_pool(n: NodeContext) -> Any:
 
 @converter("LpPool")
 def lp_pool(n: NodeContext) -> Any:
-    """The p-norm of each window: a sum of powers is the mean times the size of the window, padding counted."""
+    """The p-norm of each window. The sum of powers is the mean times the size of the window, including padding."""
     p = n.attr("p", 2)
     if p < 1:
         n.refuse_attribute("p")

@@ -1,7 +1,7 @@
-"""ONNX Runtime's operators on quantised tensors, of the domain com.microsoft.
+"""Convert ONNX Runtime's operators on quantised tensors (domain com.microsoft).
 
-QLinearX is X between dequantised inputs and a quantised result; products stay integers. The contract is that of
-`ContribOperators.md` of ONNX Runtime: each quantised tensor is followed by its scale and its zero point.
+QLinearX applies X to dequantised inputs and quantises the result; products stay integers. As specified in
+`ContribOperators.md` of ONNX Runtime, each quantised tensor is followed by its scale and its zero point.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ DOMAIN = "com.microsoft"
 
 
 def _dequantized(n: NodeContext, x: Operand, scale: Operand, zero: Operand | None) -> Operand:
-    """A tensor with one scale, as floats."""
+    """Return a tensor with one scale as floats."""
     parameters = [n.one(p, "a scale or zero point") for p in (scale, zero) if p is not None]
     result: Operand = n.op("qnn.dequantize", x, *parameters, axis=0, out_dtype="float32")
     return result
 
 
 def _quantized(n: NodeContext, x: Operand, scale: Operand, zero: Operand | None, like: Operand) -> Operand:
-    """Floats in the dtype of the zero point, or of `like`."""
+    """Return floats quantised to the dtype of the zero point, or to that of `like`."""
     parameters = [n.one(p, "a scale or zero point") for p in (scale, zero) if p is not None]
     dtype = like.dtype if zero is None else zero.dtype
     result: Operand = n.op("qnn.quantize", x, *parameters, axis=0, out_dtype=str(dtype))
@@ -34,12 +34,12 @@ def _quantized(n: NodeContext, x: Operand, scale: Operand, zero: Operand | None,
 
 
 def _input(n: NodeContext, position: int) -> Operand:
-    """The tensor at a position, dequantised by the scale and the zero point behind it."""
+    """Return the input at a position, dequantised by the scale and the zero point that follow it."""
     return _dequantized(n, n[position], n[position + 1], n.optional(position + 2))
 
 
 def _result(n: NodeContext, value: Operand, position: int, like: Operand) -> Operand:
-    """The result with the scale at a position and the zero point behind it."""
+    """Return the result, quantised by the scale at a position and the zero point that follows it."""
     return _quantized(n, value, n[position], n.optional(position + 1), like)
 
 
@@ -60,7 +60,7 @@ def unary(n: NodeContext) -> Any:
 
 @converter("QLinearSoftmax", domain=DOMAIN)
 def softmax(n: NodeContext) -> Any:
-    """`opset` says which softmax: since 13 it is along one axis, before over all axes from one on."""
+    """The softmax of the given `opset`: along one axis since 13, and before that over all axes from `axis` on."""
     opset, axis = n.attr("opset"), n.attr("axis", -1)
     x = _input(n, 0)
     if opset < 13 and axis_of(axis, x.ndim) != x.ndim - 1:
@@ -92,7 +92,7 @@ def where(n: NodeContext) -> Any:
 
 @converter("QGemm", domain=DOMAIN)
 def gemm(n: NodeContext) -> Any:
-    """alpha * A' B' + C in integers; quantised if there is a scale of the result."""
+    """alpha * A' B' + C in integers, quantised if the result has a scale."""
     a, b = (_transposed(n, n[0], "transA"), _transposed(n, n[3], "transB"))
     total = integer_product(n, a, flat(n, n[2]), b, flat(n, n[5]))
     bias = n.optional(6)

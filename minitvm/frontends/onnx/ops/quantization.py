@@ -1,4 +1,4 @@
-"""Quantised tensors: ordinary small integers with scales and zero points."""
+"""Convert quantised tensors: ordinary small integers with scales and zero points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _ONE = np.array(1.0, "float32")
 
 
 def _granularity(n: NodeContext, scale: Operand) -> dict[str, int]:
-    """The attributes that decide which elements share a scale: all, those at a place along an axis, or a block."""
+    """Return the attributes that decide which elements share a scale: all, those at one index of an axis, or a
+    block.
+    """
     block_size, axis = n.attr("block_size", 0), n.attr("axis", 1)  # one scale for all has no axis, whatever it says
     if scale.ndim > 1 and not block_size:
         n.refuse(f"a scale of the shape {scale.shape} without a block_size is not supported")
@@ -27,7 +29,9 @@ def _granularity(n: NodeContext, scale: Operand) -> dict[str, int]:
 
 
 def _beside(n: NodeContext, x: Operand, scale: Operand, shared: dict[str, int]) -> tuple[Operand, Operand]:
-    """x, and the scale of each of its elements in a shape that broadcasts: both floats of 32 bits or more."""
+    """Return x, and the scale of each of its elements in a shape that broadcasts, both as floats of at least 32
+    bits.
+    """
     wide = "float64" if "float64" in (x.dtype, scale.dtype) else "float32"
     x, scale = n.cast(x, wide), n.cast(scale, wide)
     if not scale.ndim:
@@ -75,9 +79,10 @@ def dequantize(n: NodeContext) -> Any:
 
 
 def _shifted(n: NodeContext, x: Operand, zero: Operand | None, columns: bool = False) -> Operand:
-    """x - zero point in the narrowest dtype that holds it; a vector of zero points runs along the rows, or columns.
+    """Return x minus its zero point, in the narrowest dtype that fits. A vector of zero points is along the rows, or
+    `columns`.
 
-    The zero point of symmetric quantisation costs nothing: the tensor stays as it is.
+    If the zero point is 0, as in symmetric quantisation, the tensor stays as it is.
     """
     if zero is None or (zero.data is not None and not zero.data.any()):
         return x
@@ -94,7 +99,7 @@ def matmul_integer(n: NodeContext) -> Any:
 
 
 def integer_product(n: NodeContext, a: Operand, a_zero: Operand | None, b: Operand, b_zero: Operand | None) -> Operand:
-    """The matrix product of two quantised tensors less their zero points, summed in int32."""
+    """Return the matrix product of two quantised tensors minus their zero points, summed in int32."""
     columns = _Bytes.of(b, b_zero, column=1)
     if (
         columns is not None
@@ -110,7 +115,7 @@ def integer_product(n: NodeContext, a: Operand, a_zero: Operand | None, b: Opera
 
 
 def _product_of_bytes(n: NodeContext, a: Operand, zero: Operand | None, columns: _Bytes) -> Operand:
-    """The product with constant columns; what a zero point that is computed adds to each is subtracted behind."""
+    """Return the product with constant columns. The contribution of a computed zero point is subtracted afterwards."""
     known = 0 if zero is None else None if zero.data is None else int(zero.data)
     total: Operand = n.op("qnn.dense", a, np.ascontiguousarray(columns.stored.T), zero_point=known or 0)
     if columns.offset is not None:
@@ -127,14 +132,16 @@ def _is_bytes(x: Operand) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
-    """Constant bytes less their zero points: `stored` plus an `offset` (None: 0), one for all, or one a column."""
+    """Constant bytes minus their zero points: `stored` plus an `offset` (None: 0), which is one number, or one per
+    column.
+    """
 
     stored: np.ndarray
     offset: np.ndarray | None
 
     @staticmethod
     def of(x: Operand, zero: Operand | None, column: int) -> _Bytes | None:
-        """None for other tensors, and if the zero points are computed or differ along other axes than `column`."""
+        """Return such bytes, or None if the zero points are computed or vary along other axes than `column`."""
         if x.data is None or not _is_bytes(x) or not x.data.size or (zero is not None and zero.data is None):
             return None
         point = np.zeros((), np.int32) if zero is None or zero.data is None else zero.data.astype(np.int32)
@@ -150,13 +157,13 @@ class _Bytes:
         return _Bytes((x.data.astype(np.int32) - middle).astype(np.int8), (middle - points).astype(np.int32))
 
     def joined(self) -> _Bytes:
-        """The same without an offset, as int16 where there was one."""
+        """Return the same without an offset, as int16 if there was one."""
         if self.offset is None:
             return self
         return _Bytes((self.stored + self.offset).astype(np.int16), None)
 
     def sums(self, axis: int | tuple[int, ...]) -> np.ndarray:
-        """The sums along all axes but the column's, offset and all."""
+        """Return the sums along all axes except the columns, including the offset."""
         whole = self.stored.astype(np.int32) + (0 if self.offset is None else self.offset)
         return np.asarray(whole.sum(axis=axis, dtype=np.int32))
 
@@ -167,9 +174,10 @@ def conv_integer(n: NodeContext) -> Any:
 
 
 def _convolution(n: NodeContext, x: Operand, x_zero: Operand | None, w: Operand, w_zero: Operand | None) -> Operand:
-    """The convolution of quantised data and filters less their zero points, summed in int32; padding is the zero point.
+    """Return the convolution of quantised data and filters minus their zero points, in int32. Padding is the zero
+    point.
 
-    The data have one zero point; the filters have one, or one per filter.
+    The data have one zero point. The filters have one in all, or one per filter.
     """
     from .convolution import explicitly_padded, window_padding, with_kernel
 
@@ -196,10 +204,10 @@ def _convolution(n: NodeContext, x: Operand, x_zero: Operand | None, w: Operand,
 def _convolution_of_bytes(
     n: NodeContext, x: Operand, zero: Operand | None, filters: _Bytes, attrs: dict[str, Any]
 ) -> Operand:
-    """The convolution with constant filters.
+    """Return the convolution with constant filters.
 
-    A zero point that is computed is put around the image, and what it adds to each sum is subtracted behind. An offset
-    of the filters meets the sums of the windows.
+    A computed zero point pads the image, and its contribution to each sum is subtracted afterwards. An offset of the
+    filters is multiplied by the sums of the windows.
     """
     known = 0 if zero is None else None if zero.data is None else int(zero.data)
     if zero is not None and known is None:
@@ -219,7 +227,7 @@ def _convolution_of_bytes(
 
 
 def _along_first(n: NodeContext, x: Operand, rank: int) -> Operand:
-    """A single parameter as a scalar, or one parameter per place along the first of `rank` axes."""
+    """Return a single parameter as a scalar, or one parameter per index of the first of `rank` axes."""
     parameters = flat(n, x)
     column: Operand = n.reshape(parameters, (-1, *(1,) * (rank - 1))) if parameters.ndim else parameters
     return column
@@ -227,9 +235,9 @@ def _along_first(n: NodeContext, x: Operand, rank: int) -> Operand:
 
 @converter("QLinearMatMul", since=10)
 def qlinear_matmul(n: NodeContext) -> Any:
-    """Dequantised, multiplied, quantised: exact in the integers between.
+    """Dequantise, multiply and quantise. The product is computed exactly, in integers.
 
-    A vector of parameters runs along the rows of the left operand, or along the columns of the right one.
+    A vector of parameters is along the rows of the left operand, or along the columns of the right one.
     """
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n[k] for k in range(8))
     y_scale, y_zero = n.one(y_scale, "the result's scale"), n.one(y_zero, "the result's zero point")
@@ -243,12 +251,12 @@ def qlinear_matmul(n: NodeContext) -> Any:
 
 
 def flat(n: NodeContext, x: Operand) -> Operand:
-    """A parameter of one element as a scalar."""
+    """Return a parameter with one element as a scalar."""
     return n.reshape(x, ()) if x.shape == (1,) else x
 
 
 def requantized(n: NodeContext, total: Operand, factor: Operand, zero: Operand) -> Operand:
-    """saturate(round(total * factor) + zero)."""
+    """Return saturate(round(total * factor) + zero)."""
     scaled = n.onto("multiply", n.cast(total, "float32"), factor)
     quantized: Operand = n.op("qnn.quantize", scaled, _ONE, zero, axis=0, out_dtype=str(zero.dtype))
     return quantized
@@ -270,7 +278,7 @@ def dynamic_quantize(n: NodeContext) -> Any:
 
 
 def dynamically_quantized(n: NodeContext, x: Operand) -> tuple[Operand, Operand, Operand]:
-    """uint8 with the scale that just covers the data and 0; the scale; the zero point."""
+    """Return the data as uint8, with the smallest scale that covers them and 0; the scale; and the zero point."""
     low = n.op("minimum", n.op("min", x), 0.0)
     high = n.op("maximum", n.op("max", x), 0.0)
     span = n.op("subtract", high, low)

@@ -1,4 +1,6 @@
-"""RNN, GRU and LSTM: the input's part of all gates is one product for all steps; a loop over time does the rest."""
+"""Convert RNN, GRU and LSTM: one product computes the input's part of all gates for all steps, and a loop over time the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ..context import NodeContext
 from ..registry import converter
 from .indexing import with_lengths
 
-# ONNX's activations: the name of the function, and the defaults of those of alpha and beta that it takes.
+# ONNX's activations: the name of the function, and the defaults of its parameters alpha and beta.
 ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
     "Affine": ("affine", (1.0, 0.0)),
     "ScaledTanh": ("scaled_tanh", (1.0, 1.0)),
@@ -29,7 +31,7 @@ def rnn(n: NodeContext) -> Any:
 
 @converter("GRU", since=7)
 def gru(n: NodeContext) -> Any:
-    """`linear_before_reset` resets after the product with the state instead of before: then its bias is apart."""
+    """With `linear_before_reset`, the reset comes after the product with the state, whose bias is then separate."""
     late = bool(n.attr("linear_before_reset", 0))
     return _recurrent(
         n, "nn.gru", ("Sigmoid", "Tanh"), states=1, gates=3, apart=int(late), linear_before_reset=late
@@ -48,7 +50,7 @@ def _recurrent(
     n: NodeContext, op: str, defaults: tuple[str, ...], *, states: int, gates: int, apart: int = 0,
     peepholes: Operand | None = None, **attrs: Any,
 ) -> list[Operand]:  # fmt: skip
-    """`apart` counts the last gates whose bias of the state is an input of the operator."""
+    """Convert a recurrent layer. The state's bias of the last `apart` gates is a separate input of the operator."""
     layout = n.attr("layout", 0)
     direction, directions = direction_of(n)
     functions = functions_of(n, defaults, directions)
@@ -81,7 +83,7 @@ def _recurrent(
         inputs.append(peepholes)
         attrs["peepholes"] = True
     attrs["clip"] = float(n.attr("clip", 0.0))
-    # Directions of the same functions go through time together.
+    # Directions with the same functions share a loop over time.
     if len(set(functions)) == 1:
         outputs = _layer(n, op, inputs, lengths, functions[0], direction=direction, **attrs)
     else:
@@ -98,7 +100,7 @@ def _recurrent(
 
 
 def direction_of(n: NodeContext) -> tuple[str, int]:
-    """The attribute, and the number of directions."""
+    """Return the attribute `direction`, and the number of directions."""
     direction = n.attr("direction", "forward")
     if direction not in ("forward", "reverse", "bidirectional"):
         n.refuse_attribute("direction")
@@ -114,12 +116,12 @@ def _layer(
 
 
 def _of_direction(n: NodeContext, inputs: list[Any], d: int) -> list[Operand]:
-    """The part of each input for one direction, which is the third axis of the first input, and the first of others."""
+    """Return each input's part for one direction, which is axis 2 of the first input and axis 0 of the others."""
     return [n.part(value, 0 if k else 2, d, d + 1) for k, value in enumerate(inputs)]
 
 
 def biases(n: NodeContext, directions: int, columns: int, apart: int) -> tuple[Operand | None, Operand | None]:
-    """Wb + Rb [directions, gates * hidden], but for the last `apart` columns of Rb, which come by themselves."""
+    """Return Wb + Rb [directions, gates * hidden]. The last `apart` columns of Rb are returned separately."""
     both = n.optional(3)
     if both is None:
         return None, None
@@ -143,7 +145,9 @@ def initial(n: NodeContext, position: int, shape: tuple[Any, ...], layout: int, 
 
 
 def functions_of(n: NodeContext, defaults: tuple[str, ...], directions: int) -> list[Functions]:
-    """The functions of each direction, with alpha and beta: those that take one get the next that is given."""
+    """Return the functions of each direction with alpha and beta; a function that takes one gets the next given
+    value.
+    """
     names = tuple(n.attr("activations", defaults * directions))
     if len(names) != len(defaults) * directions or any(name not in ACTIVATIONS for name in names):
         n.refuse_attribute("activations")

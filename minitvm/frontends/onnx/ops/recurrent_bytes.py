@@ -1,7 +1,7 @@
-"""DynamicQuantizeLSTM of ONNX Runtime: products of bytes, whose scales follow from the data.
+"""Convert DynamicQuantizeLSTM of ONNX Runtime: products of bytes whose scales follow from the data.
 
-The sequence is quantised as a whole, the state before each step; both products are summed in integers. All other
-arithmetic is that of an LSTM of floats.
+The sequence is quantised as a whole, and the state before each step. Both products are summed in integers. All other
+arithmetic is that of a float LSTM.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GATES = 4
 
 @converter("DynamicQuantizeLSTM", domain="com.microsoft")
 def dynamic_quantize_lstm(n: NodeContext) -> Any:
-    """Weights are bytes, each matrix turned around, with a scale for a direction or for a column of it."""
+    """The weights are bytes, each matrix transposed, with one scale per direction or per column of a direction."""
     direction, directions = direction_of(n)
     functions = functions_of(n, ("Sigmoid", "Tanh", "Tanh"), directions)
     x = n[0]
@@ -67,7 +67,7 @@ class _Weights:
         return _Weights(stored, scale.astype(np.float32), zero)
 
     def product(self, n: NodeContext, quantized: tuple[Operand, Operand, Operand], d: int) -> Operand:
-        """The data times the weights of a direction, as floats."""
+        """Return the data times the weights of a direction, as floats."""
         data, scale, zero = quantized
         total = integer_product(n, data, zero, Operand.known(self.stored[d]), Operand.known(self.zero[d]))
         result: Operand = n.op("multiply", n.cast(total, "float32"), n.op("multiply", scale, self.scale[d]))
@@ -76,7 +76,7 @@ class _Weights:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """The step of an LSTM from the sums of its gates to its states."""
+    """One step of an LSTM: from the sums of its gates to its states."""
 
     n: NodeContext
     functions: Functions
@@ -84,7 +84,7 @@ class _Cell:
     hidden: int
 
     def step(self, gates: Operand, memory: Operand) -> tuple[Operand, Operand]:
-        """The next state and memory, from gates [batch, 4 * hidden] in the order input, output, forget, cell."""
+        """Return the next state and memory, from gates [batch, 4 * hidden] in the order input, output, forget, cell."""
         n = self.n
         i, o, f, g = (n.part(gates, 1, k * self.hidden, (k + 1) * self.hidden) for k in range(_GATES))
         if self.peepholes is not None:  # in the order input, output, forget
@@ -119,9 +119,10 @@ class _Cell:
 def _through_time(
     n: NodeContext, cell: _Cell, projected: Operand, states: _Weights, d: int, begin: list[Operand], back: bool
 ) -> tuple[Operand, Operand, Operand]:
-    """All states [steps, batch, hidden], the last one, and the last memory.
+    """Return all states [steps, batch, hidden], the last one, and the last memory.
 
-    A sequence that is over keeps its state and memory; its rows are 0, and so is what the next product multiplies.
+    After the end of a sequence, its state and memory stay the same. Its rows are 0, and so is the next product's
+    operand.
     """
     steps, lengths = projected.shape[0], n.optional(4)
     count = n.number(steps, ())

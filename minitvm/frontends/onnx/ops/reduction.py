@@ -1,4 +1,4 @@
-"""Reductions, running sums and running products."""
+"""Convert reductions, running sums and running products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .data_axes import all_or_none, along_listed, along_one, listed, number_of, 
 
 
 def reduced(n: NodeContext, relay: str) -> Any:
-    """A reduction over axes that are an attribute, or in later opsets an input."""
+    """Convert a reduction over axes that are an attribute or, in later opsets, an input."""
     if n.version < (13 if relay == "sum" else 18):
         return _reduce(n, relay, n.attr("axes", None))
     axes = n.optional(1)
@@ -26,7 +26,7 @@ def reduced(n: NodeContext, relay: str) -> Any:
     return _reduce(n, relay, listed)
 
 
-# Reductions whose operators take floats alone. ONNX has them of integers too, rounded toward zero.
+# Reductions whose operators accept only floats. ONNX also has them for integers, rounded toward zero.
 _LOGARITHMS = ("log_sum", "logsumexp")
 
 
@@ -37,7 +37,7 @@ def _reduce(n: NodeContext, relay: str, axes: tuple[int, ...] | None) -> Any:
     return n.cast(reduced, str(x.dtype)) if whole else reduced
 
 
-# Reductions that are not those of one axis after the other: what is done before, by which reduction, and behind.
+# Reductions that cannot be done axis by axis: the operator before, the reduction, and the operator after.
 _IN_PARTS: dict[str, tuple[str, str, str]] = {
     "l1": ("abs", "sum", ""), "l2": ("square", "sum", "sqrt"), "log_sum": ("", "sum", "log"),
     "sum_square": ("square", "sum", ""),
@@ -45,7 +45,7 @@ _IN_PARTS: dict[str, tuple[str, str, str]] = {
 
 
 def _reduced_by_data(n: NodeContext, relay: str, axes: Operand, *, keep_all: bool) -> Any:
-    """A reduction along axes that a run finds: along each of them, one after the other."""
+    """Convert a reduction along axes that are computed at run time, one after the other."""
     x = n[0]
     flags = listed(n, axes, x.ndim)
     flags = flags if keep_all else all_or_none(n, axes, flags, x.ndim)
@@ -95,7 +95,7 @@ def global_average_pool(n: NodeContext) -> Any:
 
 
 def _some_to_pool(n: NodeContext) -> Operand:
-    """The data, which must have elements behind the channels: nothing has no mean, and no maximum."""
+    """Return the data after checking that there are elements to pool: an empty set has no mean and no maximum."""
     x = n[0]
     return n.enough(x, product(x.shape[2:]), 1, f"{x} has nothing to pool")
 

@@ -1,4 +1,4 @@
-"""Operators that read a picture between its elements, at places that data tells: RoiAlign and DeformConv."""
+"""Convert operators that read a picture between its elements at data-dependent places: RoiAlign and DeformConv."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def roi_align_10(n: NodeContext) -> Any:
 
 @dataclass(frozen=True)
 class _Regions:
-    """Regions of pictures: where they begin and how long they are along each axis [regions], and their samples."""
+    """Regions of pictures: their starts and lengths along each axis [regions], and their samples."""
 
     count: Dim
     pixels: Operand  # [n, height, width, channels]
@@ -41,15 +41,16 @@ class _Regions:
     largest: bool  # a bin is the maximum of its samples, not their mean
 
     def places(self, n: NodeContext, axis: int, shares: Operand | np.ndarray) -> Operand:
-        """The places along an axis of what lies so far inside of each region; `shares` are [.., samples]."""
+        """Return positions along an axis inside of each region, at the given `shares` [.., samples] of its length."""
         start, length = (n.reshape(x[axis], (self.count, 1)) for x in (self.starts, self.lengths))
         places: Operand = n.op("add", n.op("multiply", length, shares), start)
         return places
 
     def sampled(self, n: NodeContext, rows: Operand, columns: Operand) -> Operand:
-        """What is at the places [regions, a] by [regions, b] between four elements: [regions, a, b, channels].
+        """Return the values at the positions [regions, a] by [regions, b], between four elements: [regions, a, b,
+        channels].
 
-        Each place has a value; of a maximum it is that of the four weighted elements, as ONNX Runtime has it.
+        With a maximum, the value is the maximum of the four weighted elements, as in ONNX Runtime.
         """
         shape = (self.count, rows.shape[1], columns.shape[1], 1)
 
@@ -73,7 +74,7 @@ class _Regions:
 
 
 def _roi_align(n: NodeContext, mode: str) -> Any:
-    """Each region's bins, from samples between elements (He et al., Mask R-CNN, 2017)."""
+    """Return each region's bins, from samples between elements (He et al., Mask R-CNN, 2017)."""
     x, rois, images = n[0], n.cast(n[1], n[0].dtype), n.cast(n[2], "int64")
     reduction, samples = n.attr("mode", "avg"), n.attr("sampling_ratio", 0)
     if mode not in ("half_pixel", "output_half_pixel"):
@@ -112,7 +113,7 @@ def _roi_align(n: NodeContext, mode: str) -> Any:
 
 
 def _of_samples(n: NodeContext, regions: _Regions, samples: int) -> Operand:
-    """The bins [regions, a, b, channels] of so many samples along each axis."""
+    """Return the bins [regions, a, b, channels] from `samples` samples along each axis."""
     rows, columns = (
         regions.places(n, axis, ((np.arange(count * samples) + 0.5) / (count * samples)).astype(_numpy(regions))[None])
         for axis, count in enumerate(regions.bins)
@@ -125,10 +126,10 @@ def _of_samples(n: NodeContext, regions: _Regions, samples: int) -> Operand:
 
 
 def _of_each_its_samples(n: NodeContext, regions: _Regions) -> Operand:
-    """The bins of regions each of which has a sample for each element of a bin, rounded up.
+    """Return the bins of regions that have one sample per element of a bin, rounded up.
 
-    A loop over the samples of a bin; a region that has fewer than another ignores the iterations that it does not have.
-    A region without extent has none, and is zero.
+    This is a loop over the samples of a bin. A region with fewer samples than another ignores the surplus iterations. A
+    region without extent has no samples, and its bins are zero.
     """
     dtype = str(regions.pixels.dtype)
     counts = [
@@ -172,7 +173,9 @@ def _numpy(regions: _Regions) -> Any:
 
 
 def _two_taps(n: NodeContext, places: Operand, extent: Dim) -> list[tuple[Operand, Operand]]:
-    """(element, weight) on both sides of each place along an axis; beyond one element outside nothing weighs."""
+    """Return (element, weight) on both sides of each position along an axis. More than one element outside, weights are
+    0.
+    """
     size = n.cast(n.number(extent), places.dtype)
     last = n.op("subtract", size, 1.0)
     inside = n.op("logical_and", n.op("greater_equal", places, -1.0), n.op("less_equal", places, size))
@@ -193,7 +196,7 @@ def _ones(like: Operand) -> Operand:
 
 @converter("DeformConv", since=19)
 def deform_conv(n: NodeContext) -> Any:
-    """A convolution each of whose taps is moved (Dai et al., 2017) and weighed (Zhu et al., 2019) by data.
+    """A convolution whose taps are moved (Dai et al., 2017) and weighted (Zhu et al., 2019) by data.
 
     The moved taps are samples of the picture between its elements; the rest is a product of matrices.
     """

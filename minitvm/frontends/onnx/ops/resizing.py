@@ -1,4 +1,4 @@
-"""Resize and Upsample."""
+"""Convert Resize and Upsample."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _simple_resize(n: NodeContext, scales: Operand) -> Any:
 
 
 def _factors(n: NodeContext, scales: Operand, count: int) -> tuple[Any, ...]:
-    """The scales: floats, quotients of dimensions, and data [1] where a run computes them."""
+    """Return the scales: floats, quotients of dimensions, or data [1] if they are computed at run time."""
     scales = n.fit(scales, (count,), "the scales")
     if scales.is_known:
         return tuple(v if isinstance(v, Quotient) else float(v) for v in n.array(scales, "the scales").tolist())
@@ -114,7 +114,9 @@ def resize(n: NodeContext) -> Any:
 
 
 def _cropped(n: NodeContext, roi: Operand, axes: tuple[int, ...], attrs: dict[str, Any]) -> Any:
-    """The part of x between the starts and the ends that a run finds, relative to the extents, in the sizes."""
+    """Return the region of x, resized to the sizes. Its starts and ends are computed at run time, relative to the
+    extents.
+    """
     x, sizes = n[0], n.optional(3)
     if sizes is None or sizes.shape == (0,) or n.attr("keep_aspect_ratio_policy", "stretch") != "stretch":
         n.refuse("a region that is data is supported only with sizes, and without keep_aspect_ratio_policy")
@@ -141,7 +143,7 @@ def _cropped(n: NodeContext, roi: Operand, axes: tuple[int, ...], attrs: dict[st
 
 
 def _toward_zero(n: NodeContext, sums: Operand, dtype: str) -> Any:
-    """Sums of weighted integers as integers; one that rounding left just short of an integer is that integer."""
+    """Truncate sums of weighted integers. A sum that rounding left just below an integer becomes that integer."""
     short = n.op("multiply", n.op("sign", sums), np.array(SHORT_OF_ONE, sums.dtype.numpy))
     return n.cast(n.op("trunc", n.op("add", sums, short)), dtype)
 
@@ -156,7 +158,8 @@ def _spread_roi(n: NodeContext, roi: Operand, axes: tuple[int, ...]) -> tuple[fl
 
 
 def _keeping_ratio(n: NodeContext, axes: tuple[int, ...], sizes: list[Dim], policy: str, attrs: dict[str, Any]) -> Any:
-    """One scale for all axes: the smallest (not_larger) or the largest (not_smaller) of those asked for.
+    """Resize with one scale for all axes: the smallest (not_larger) or the largest (not_smaller) of the requested
+    scales.
 
     The scale is a float32, and so is each size before it is rounded, as in ONNX Runtime.
     """
@@ -183,9 +186,9 @@ def _is_open(number: Operand) -> bool:
 
 
 def _resized(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ...] | None, **attrs: Any) -> Any:
-    """x in the size, which follows from the scales if it is None.
+    """Return x in a size, which follows from the scales if it is None.
 
-    A scale is a float, a `Quotient`, data, or a `Ratio`.
+    Each scale is a float, a `Quotient`, data, or a `Ratio`.
     """
     x = n[0]
     if size is None:
@@ -211,10 +214,11 @@ def _resized(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ..
 def _taken(
     n: NodeContext, x: Operand, scales: tuple[Any, ...] | None, size: tuple[Dim, ...], attrs: dict[str, Any]
 ) -> tuple[Operand, tuple[Any, ...] | None, tuple[Dim, ...]]:
-    """x resized along the axes whose scale is no whole number, and the scales and the size that are left to do.
+    """Return x resized along the axes whose scale is not a whole number, and the scales and the size that remain to be
+    done.
 
-    There a position may lie just between two elements, where its rounding decides which is nearest. So positions are
-    computed as ONNX Runtime does, in float32 and in its order, and the elements are taken.
+    Along these axes, a position may be exactly between two elements, and its rounding decides which one is nearest. So
+    positions are computed as in ONNX Runtime, in float32 and in its order, and the elements are taken.
     """
     left = list(size)
     for axis, wanted in enumerate(size):
@@ -237,7 +241,7 @@ def _taken(
 
 
 def _nearest_along(n: NodeContext, x: Operand, axis: int, size: Dim, scale: Any, attrs: dict[str, Any]) -> Operand:
-    """The elements of an axis that are nearest to the positions of the results."""
+    """Return the elements of an axis that are nearest to the positions of the results."""
     extent = x.shape[axis]
     step = _ratio(n, extent, size, scale, "float32").value
     places = open_resizing.nearest_places(
@@ -248,7 +252,7 @@ def _nearest_along(n: NodeContext, x: Operand, axis: int, size: Dim, scale: Any,
 
 
 def _ratio(n: NodeContext, extent: Dim, size: Dim, scale: Any, dtype: str) -> open_resizing.Ratio:
-    """A scale, of which None is the size by the extent, with its value as data."""
+    """Return a scale with its value as data. None means the size divided by the extent."""
     if isinstance(scale, open_resizing.Ratio):
         return scale
     value = open_resizing.quotient(n, size, extent, dtype) if scale is None else Operand.known(np.full(1, scale, dtype))
@@ -269,7 +273,7 @@ def _scaled(n: NodeContext, dim: Dim, scale: Any) -> Dim:
         return size
     if isinstance(scale, Quotient):
         n.refuse(f"the symbolic dimension {dim} is scaled by {scale}")
-    # No integers give what the rounded product is at every extent: a run computes it.
+    # No fraction of integers gives the rounded product for every extent, so it is computed at run time.
     extent = n.cast(Operand.known(np.array([dim, None], object)[:1], "int64"), "float32")
     count = n.op("floor", n.op("multiply", extent, np.full(1, scale, np.float32)))
     return n.bound(count, simple(dim * math.ceil(scale * 1000) // 1000 + 1), "resized")
@@ -278,7 +282,9 @@ def _scaled(n: NodeContext, dim: Dim, scale: Any) -> Dim:
 def _axis_by_axis(
     n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ...], attrs: dict[str, Any], *, antialias: bool
 ) -> Any:
-    """Each axis for itself, by places and weights that are computed from its extents: while importing, or in a run."""
+    """Resize each axis separately, with indices and weights that are computed from its extents while importing or at
+    run time.
+    """
     x, mode, nearest = n[0], attrs["coordinate_transformation_mode"], attrs["method"] == "nearest_neighbor"
     if mode == "tf_crop_and_resize":
         n.refuse("antialias=1, or a scale that open sizes decide, with tf_crop_and_resize is not supported")

@@ -1,4 +1,4 @@
-"""Pictures sampled at points, windows put back together, and other single operators."""
+"""Convert operators that sample pictures at points, reassemble windows, and other single operators."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def grid_sample(n: NodeContext) -> Any:
 
 @converter("AffineGrid", since=20)
 def affine_grid(n: NodeContext) -> Any:
-    """The points of a picture of a size, from -1 to 1, moved by matrices [batch, rank, rank + 1] (Jaderberg 2015).
+    """Return the points of a picture of a size, from -1 to 1, moved by matrices [batch, rank, rank + 1] (Jaderberg
+    2015).
 
-    Points are (x, y) or (x, y, z), the last axis of the picture first.
+    Points are (x, y) or (x, y, z): the last axis of the picture comes first.
     """
     theta, (batch, _, *extents) = n[0], n.dims(n[1], "the size")
     rank, align = len(extents), bool(n.attr("align_corners", 0))
@@ -66,7 +67,7 @@ def col2im(n: NodeContext) -> Any:
 
 @converter("Einsum", since=12)
 def einsum(n: NodeContext) -> Any:
-    """An ellipsis is written out with letters that the equation does not use."""
+    """An Einstein summation. An ellipsis is replaced with letters that the equation does not use."""
     equation = n.attr("equation").replace(" ", "")
     left, arrow, right = equation.partition("->")
     terms = left.split(",")

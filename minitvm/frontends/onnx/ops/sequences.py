@@ -1,4 +1,6 @@
-"""Sequences of tensors: lists that leave nothing in the graph, or entries of a tensor if their number is open."""
+"""Convert sequences of tensors: lists that add nothing to the graph, or entries of a tensor if their number is
+symbolic.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from ..registry import converter
 
 
 def _sequence(n: NodeContext) -> common.SequenceOperand:
-    """The first input; raises for what is no sequence, and for one that the loop around the node extends."""
+    """Return the first input. Raises if it is not a sequence, or is a sequence that the surrounding loop extends."""
     sequence = n[0]
     if isinstance(sequence, common.GrowingSequence):
         n.refuse("a sequence that a loop of open length extends can be read behind the loop only")
@@ -38,7 +40,7 @@ def _segments(sequence: common.SequenceOperand) -> list[common.SequenceOperand]:
 
 
 def _joined(segments: Iterable[common.SequenceOperand]) -> common.SequenceOperand:
-    """Lists one behind the other, as few as possible."""
+    """Return several lists as one, with as few parts as possible."""
     fewer: list[common.SequenceOperand] = []
     for segment in segments:
         last = fewer[-1] if fewer else None
@@ -50,13 +52,13 @@ def _joined(segments: Iterable[common.SequenceOperand]) -> common.SequenceOperan
 
 
 def _alike(operands: Sequence[common.Operand]) -> bool:
-    """Whether tensors have one shape at all sizes."""
+    """Return whether tensors have the same shape at all sizes."""
     first = operands[0].shape
     return all(len(o.shape) == len(first) and all(map(same, o.shape, first)) for o in operands[1:])
 
 
 def stacked(n: NodeContext, sequence: common.SequenceOperand) -> common.Operand:
-    """The elements along a new first axis; they must have one shape."""
+    """Return the elements along a new first axis. They must have the same shape."""
     if isinstance(sequence, common.StackedSequence):
         return sequence.stack
     if isinstance(sequence, common.PartsSequence):
@@ -71,7 +73,7 @@ def stacked(n: NodeContext, sequence: common.SequenceOperand) -> common.Operand:
 
 
 def _stacked_parts(n: NodeContext, sequence: common.PartsSequence) -> common.Operand:
-    """Parts of one size: a run is refused where the last one is smaller."""
+    """Return parts of equal size along a new axis. A run in which the last part is smaller is refused."""
     whole, axis, size = sequence.whole, sequence.axis, sequence.size
     count = length_of(n, sequence)
     entries = n.reshape(whole, (*whole.shape[:axis], count, size, *whole.shape[axis + 1 :]))
@@ -80,7 +82,7 @@ def _stacked_parts(n: NodeContext, sequence: common.PartsSequence) -> common.Ope
 
 
 def length_of(n: NodeContext, sequence: common.SequenceOperand) -> Dim:
-    """The number of elements."""
+    """Return the number of elements."""
     if isinstance(sequence, common.JoinedSequence):
         return simple(functools.reduce(operator.add, [length_of(n, segment) for segment in sequence.segments]))
     if isinstance(sequence, common.PartsSequence):
@@ -89,7 +91,7 @@ def length_of(n: NodeContext, sequence: common.SequenceOperand) -> Dim:
 
 
 def element_at(n: NodeContext, sequence: common.SequenceOperand, place: common.Operand) -> common.Operand:
-    """The element at a place, which may be data; a negative one counts from the end."""
+    """Return the element at a position, which may be data. A negative position counts from the end."""
     if _is_fixed(place):
         return _at(n, *_checked(n, sequence, place))
     index = _from_front(n, place, length_of(n, sequence))
@@ -99,7 +101,7 @@ def element_at(n: NodeContext, sequence: common.SequenceOperand, place: common.O
 
 
 def _entry_of(n: NodeContext, sequence: common.SequenceOperand, index: common.Operand) -> common.Operand:
-    """The element at a place [] that is counted from the front."""
+    """Return the element at a position [] that counts from the front."""
     if not isinstance(sequence, common.PartsSequence):
         entry: common.Operand = n.op("take", stacked(n, sequence), index, axis=0)
         return entry
@@ -113,7 +115,9 @@ def _entry_of(n: NodeContext, sequence: common.SequenceOperand, index: common.Op
 
 
 def _selected(n: NodeContext, choices: Sequence[tuple[common.Operand, common.Operand]]) -> common.Operand:
-    """The first tensor whose truth value [] holds, among pairs of both; the last one if none holds."""
+    """Return the first tensor whose truth value [] holds, from pairs (truth value, tensor), or the last one if none
+    holds.
+    """
     *others, (_, result) = choices
     if any(e.ndim != result.ndim or e.dtype != result.dtype for _, e in others):
         n.refuse(f"{[e for _, e in choices]} differ in rank or type, and data decide which of them is meant")
@@ -128,9 +132,9 @@ def _selected(n: NodeContext, choices: Sequence[tuple[common.Operand, common.Ope
 def _checked(
     n: NodeContext, sequence: common.SequenceOperand, at: common.Operand, *, behind: int = 0
 ) -> tuple[common.SequenceOperand, Dim]:
-    """The sequence and a known place, counted from the front; a run checks that the sequence is long enough.
+    """Return the sequence and a known position, counted from the front. A run checks that the sequence is long enough.
 
-    With `behind=1`, the place behind the last element counts, too.
+    With `behind=1`, the position after the last element is allowed, too.
     """
     place, length = int(n.scalar(at, "the position in the sequence")), length_of(n, sequence)
     needed = simple(LE(*match(as_expr(place + 1 - behind if place >= 0 else -place), as_expr(length))))
@@ -145,14 +149,14 @@ def _checked(
 
 
 def _with(n: NodeContext, segment: common.SequenceOperand, condition: Expr) -> common.SequenceOperand:
-    """A list of open length, under a condition that a run checks."""
+    """Return a list of symbolic length under a condition that a run checks."""
     if isinstance(segment, common.PartsSequence):
         return common.PartsSequence(n.builder.required(segment.whole, [condition], n.where), segment.axis, segment.size)
     return common.StackedSequence(n.builder.required(stacked(n, segment), [condition], n.where))
 
 
 def _at(n: NodeContext, sequence: common.SequenceOperand, place: Dim) -> common.Operand:
-    """The element at a place, of the list in which it is; sizes may decide which one that is."""
+    """Return the element at a position, from the list that contains it. Sizes may decide which list that is."""
     lists, begin = [], 0
     for segment in _segments(sequence):
         end = simple(begin + length_of(n, segment))
@@ -173,7 +177,9 @@ def _truth(condition: Dim) -> common.Operand:
 
 
 def _inside(n: NodeContext, segment: common.SequenceOperand, own: Dim, sure: bool) -> common.Operand:
-    """The element of one list at a place, which is in it if `sure`; else any element, where it is not."""
+    """Return the element of one list at a position. If the position may be outside and not `sure`, any element will do
+    there.
+    """
     if isinstance(segment, common.OperandSequence):
         if isinstance(own, int):
             return segment.elements[own]
@@ -191,10 +197,10 @@ def _inside(n: NodeContext, segment: common.SequenceOperand, own: Dim, sure: boo
 def _divided(
     n: NodeContext, sequence: common.SequenceOperand, place: Dim
 ) -> tuple[list[common.SequenceOperand], list[common.SequenceOperand]]:
-    """The lists up to a place, and those from there on.
+    """Return the lists up to a position, and the lists from there on.
 
-    Each list of the sequence is cut: one that is in front of the place behind its last element, one that is behind it
-    in front of its first. So it need not be known in which of them the place is.
+    Each list of the sequence is cut: a list before the position is cut after its last element, and a list after it
+    before its first element. So it need not be known which list contains the position.
     """
     fronts, backs, begin = [], [], 0
     for segment in _segments(sequence):
@@ -209,7 +215,7 @@ def _divided(
 def _cut(
     n: NodeContext, segment: common.SequenceOperand, place: Dim
 ) -> tuple[common.SequenceOperand, common.SequenceOperand]:
-    """A list up to a place, and from there on."""
+    """Return a list up to a position, and from there on."""
     length = length_of(n, segment)
     nothing = common.OperandSequence(())
     if same(place, 0):
@@ -270,7 +276,7 @@ def sequence_insert(n: NodeContext) -> Any:
 def _inserted(
     n: NodeContext, elements: Sequence[common.Operand], new: common.Operand, at: common.Operand
 ) -> common.OperandSequence:
-    """Elements of different shapes with a new one at a place that is data."""
+    """Return elements of different shapes with a new one inserted at a position that is data."""
     place = _from_front(n, at, len(elements))
     longer = []
     for k in range(len(elements) + 1):
@@ -371,7 +377,9 @@ def _concatenated(
 
 @converter("SequenceMap", since=17)
 def sequence_map(n: NodeContext) -> Any:
-    """The body of each element, and of tensors that are the same for all; a loop if the number of elements is open."""
+    """Apply the body to each element, and to tensors that are the same for all. If the length is symbolic, this is a
+    loop.
+    """
     body, inputs = n.attr("body"), [n[0], *n.present_from(1)]
     length = length_of(n, _sequence(n))
     names = [info.name for info in body.input]

@@ -1,4 +1,4 @@
-"""Operators that return shapes, change shapes, or move data without computing."""
+"""Convert operators that return shapes, change shapes, or move data without computing."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def reshape(n: NodeContext) -> Any:
 
 
 def decided(requested: Sequence[Dim], own: Sequence[Dim]) -> list[Dim]:
-    """A requested shape in which sizes decide whether a number is 0, which copies, or -1: with what it stands for.
+    """Return a requested shape after replacing numbers that may be 0 (copy the extent) or -1 (infer it) at some sizes.
 
-    Only numbers that a selection or a remainder makes are looked at: the quotient of a size is 0 below the divisor, and
-    there no such model runs.
+    Only numbers that contain a selection or a remainder are examined. The quotient of a size is also 0 below the
+    divisor, but models are not run at such sizes.
     """
     shape = list(requested)
     for k, dim in enumerate(shape):
@@ -70,7 +70,7 @@ def decided(requested: Sequence[Dim], own: Sequence[Dim]) -> list[Dim]:
 
 
 def _may_be(dim: Dim, number: int) -> bool:
-    """Whether a size that is selected, or a remainder, has that value at some sizes, of which none is 0."""
+    """Return whether a selected size, or a remainder, has this value at some sizes, all of which are above 0."""
     if not isinstance(dim, Expr) or not any(isinstance(part, Select | FloorMod | Mod) for part in walk(dim)):
         return False
     is_it = at_least_one(EQ(*match(dim, as_expr(number))))
@@ -82,7 +82,9 @@ def _instead(dim: Dim, number: int, other: Dim) -> Dim:
 
 
 def _reshaped_by_data(n: NodeContext) -> Any:
-    """A run finds where the shape has 0, which copies a dimension, and -1, which stands for what remains."""
+    """Reshape to a shape that is computed at run time. It may contain 0, which copies an extent, and -1, which infers
+    it.
+    """
     x, shape, total = n[0], n[1], product(n[0].shape)
     if not isinstance(shape.shape[0], int) or n.attr("allowzero", 0):
         return n.reshape(x, n.dims(shape, "the shape"))
@@ -174,9 +176,9 @@ def concat(n: NodeContext) -> Any:
 
 @converter("Expand", since=8)
 def expand(n: NodeContext) -> Any:
-    """Broadcast both ways. An extent of 1 becomes any size, also none: a scalar expanded to [0] is empty.
+    """Broadcast in both directions. An extent of 1 becomes any size, even 0: a scalar expanded to [0] is empty.
 
-    A size that is at most 1, such as that of x[:1], leaves another extent as it is.
+    A requested size that is at most 1, such as that of x[:1], leaves another extent unchanged.
     """
     x = n[0]
     shape = list(n.dims(n[1], "the shape"))
@@ -195,7 +197,7 @@ def expand(n: NodeContext) -> Any:
 
 
 def _met_by_data(n: NodeContext, x: Operand, own: Sequence[Dim], shape: list[Dim]) -> tuple[Operand, list[Dim]]:
-    """x and a shape that fit, where a run finds which of two extents is 1, and so repeated."""
+    """Return x and a shape that fit together. A run finds which of two extents is 1 and is repeated."""
     for axis, (old, new) in enumerate(zip(own, shape, strict=True)):
         if not n.builder.bound_by_data(new) or same(old, new) or is_one(old):
             continue

@@ -1,4 +1,4 @@
-"""Transforms of signals, as products with matrices of cosines and sines."""
+"""Convert transforms of signals to products with matrices of cosines and sines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _dft(n: NodeContext, x: Operand, axis: int, signal_length: Operand | None) -
 def _transformed(
     n: NodeContext, x: Operand, axis: int, length: Dim | None, inverse: bool = False, onesided: bool = False
 ) -> Operand:
-    """The transform of an axis, in float64; the last axis holds real and imaginary parts."""
+    """Return the transform along an axis, in float64. The last axis holds real and imaginary parts."""
     extent, parts = x.shape[axis], x.shape[-1]
     halved = inverse and onesided
     if length is None:
@@ -87,7 +87,9 @@ def _transformed(
 
 
 def _waves(n: NodeContext, used: Dim, outputs: Dim, length: Dim) -> tuple[Operand, Operand]:
-    """The cosines and sines [used, outputs] of 2 pi i k / length, read from one period: each is computed once."""
+    """Return the cosines and sines [used, outputs] of 2 pi i k / length. They are looked up in one period, computed
+    once.
+    """
     whole = n.op("maximum", n.number(length), 1)
     step = n.op("divide", np.full(1, 2 * np.pi), n.cast(whole, "float64"))
     period = n.op("multiply", n.cast(n.numbers(length, 0, 1), "float64"), step)
@@ -98,7 +100,7 @@ def _waves(n: NodeContext, used: Dim, outputs: Dim, length: Dim) -> tuple[Operan
 
 @converter("STFT", since=17)
 def stft(n: NodeContext) -> Any:
-    """The transforms of frames that begin every so many samples, weighed by a window."""
+    """Return the transforms of frames that begin every `step` samples, weighted by a window."""
     x, window = n[0], n.optional(2)
     step = int(n.scalar(n[1], "the step between frames"))
     given = n.optional(3)
@@ -130,7 +132,9 @@ def stft(n: NodeContext) -> Any:
 
 @converter("MelWeightMatrix", since=17)
 def mel_weight_matrix(n: NodeContext) -> Any:
-    """Triangles over the frequencies of a transform, evenly spaced on the mel scale. All inputs must be known."""
+    """Return triangles over the frequencies of a transform, evenly spaced on the mel scale. All inputs must be
+    known.
+    """
     names = (
         "the number of bands",
         "the length of the transform",

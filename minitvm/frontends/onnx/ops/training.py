@@ -1,4 +1,4 @@
-"""Steps of optimizers: new weights, and what an optimizer remembers, from gradients."""
+"""Convert steps of optimizers, which compute new weights and optimizer states from gradients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Step = Callable[[Sequence[Operand]], Sequence[Operand]]
 
 
 def _each(n: NodeContext, kinds: int, step: Step) -> list[Operand]:
-    """A step for each weight: inputs and outputs stand kind by kind, all weights first."""
+    """Apply a step to each weight. Inputs and outputs are grouped by kind, with all weights first."""
     tensors = n.present_from(2)
     count, rest = divmod(len(tensors), kinds)
     if rest:
@@ -31,7 +31,7 @@ def _regularized(n: NodeContext, x: Operand, gradient: Operand) -> Operand:
 
 @converter("Adagrad", domain=DOMAIN)
 def adagrad(n: NodeContext) -> Any:
-    """Duchi, Hazan and Singer, 2011."""
+    """A step of Adagrad (Duchi, Hazan and Singer, 2011)."""
     rate, count, epsilon = n[0], n[1], n.attr("epsilon", 0.0)
     decay = n.op("add", n.op("multiply", n.cast(count, rate.dtype), n.attr("decay_factor", 0.0)), 1.0)
     rate = n.op("divide", rate, decay)
@@ -48,7 +48,7 @@ def adagrad(n: NodeContext) -> Any:
 
 @converter("Adam", domain=DOMAIN)
 def adam(n: NodeContext) -> Any:
-    """Kingma and Ba, 2015; the correction of the bias is part of the rate, from the second step on."""
+    """A step of Adam (Kingma and Ba, 2015). From the second step on, the bias correction is part of the rate."""
     rate, count, epsilon = n[0], n[1], n.attr("epsilon", 1e-6)
     alpha, beta, shrunk = n.attr("alpha", 0.9), n.attr("beta", 0.999), 1 - n.attr("norm_coefficient_post", 0.0)
     steps = n.cast(count, rate.dtype)
@@ -76,7 +76,7 @@ def adam(n: NodeContext) -> Any:
 
 @converter("Momentum", domain=DOMAIN)
 def momentum(n: NodeContext) -> Any:
-    """Polyak's momentum, or Nesterov's. The first step takes the whole gradient."""
+    """A step of Polyak's or Nesterov's momentum. The first step uses the whole gradient."""
     rate, count, mode = n[0], n[1], n.attr("mode")
     alpha, beta = n.attr("alpha"), n.attr("beta")
     if mode not in ("standard", "nesterov"):

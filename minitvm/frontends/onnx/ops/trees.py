@@ -1,6 +1,6 @@
-"""Ensembles of decision trees, as gradient boosting and random forests make them: all trees walk down together.
+"""Convert ensembles of decision trees, such as gradient boosting and random forests: all trees are walked in parallel.
 
-A walk of as many steps as the deepest tree has levels: each step looks a node's feature, threshold and children up.
+The walk has as many steps as the deepest tree has levels. Each step looks up a node's feature, threshold and children.
 A leaf is its own child.
 """
 
@@ -28,10 +28,11 @@ MEMBER = MODES.index("BRANCH_MEMBER")
 
 @dataclass(frozen=True)
 class Forest:
-    """All nodes of all trees, leaves among them; `weights` (node, output) are those of leaves, `spoken` which it has.
+    """All nodes of all trees, including leaves. `weights` (node, output) holds the weights of leaves, and `spoken`
+    which exist.
 
-    `modes` are places in `MODES`, -1 for a leaf. `members` (node, value) are the sets of nodes that ask for
-    membership, filled up with NaN.
+    `modes` holds indices into `MODES`, with -1 for a leaf. `members` (node, value) holds the sets of nodes that test
+    membership, padded with NaN.
     """
 
     roots: np.ndarray
@@ -46,7 +47,9 @@ class Forest:
     spoken: np.ndarray
 
     def always(self) -> np.ndarray:
-        """For each output, whether some tree has a weight for it in all of its leaves: then every row has a score."""
+        """Return for each output whether some tree has a weight for it in all of its leaves, so that every row has a
+        score.
+        """
         each = [np.logical_and.reduce([self.spoken[leaf] for leaf in self._leaves(root)]) for root in self.roots]
         found: np.ndarray = np.logical_or.reduce(each)
         return found
@@ -58,7 +61,7 @@ class Forest:
 
     @property
     def depth(self) -> int | None:
-        """Steps from a root to the deepest leaf; None if a path comes back to its own node."""
+        """The number of steps from a root to the deepest leaf, or None if a path returns to its own node."""
         deepest, level = 0, set(self.roots.tolist())
         while True:
             inner = [k for k in level if self.modes[k] >= 0]
@@ -70,7 +73,7 @@ class Forest:
 
 
 def leaves(n: NodeContext, x: Operand, forest: Forest) -> Operand:
-    """The node (row, tree) at which each walk ends."""
+    """Return the node (row, tree) at which each walk ends."""
     rows = x.shape[0]
     at = n.op("broadcast_to", forest.roots[None].astype(np.int64), shape=(rows, len(forest.roots)))
     assert forest.depth is not None
@@ -91,7 +94,7 @@ def _looked_up(n: NodeContext, table: np.ndarray, at: Operand) -> Operand:
 
 
 def _answers(n: NodeContext, forest: Forest, value: Operand, at: Operand) -> Operand:
-    """What each node says of its value."""
+    """Return the result of each node's test for its value."""
     used = sorted(set(forest.modes[forest.modes >= 0].tolist()))
     threshold = _looked_up(n, forest.thresholds, at)
     answers: Operand | None = None
@@ -110,7 +113,7 @@ def _answers(n: NodeContext, forest: Forest, value: Operand, at: Operand) -> Ope
 
 
 def scores(n: NodeContext, x: Operand, forest: Forest, aggregate: str, plain: bool = False) -> Operand:
-    """What all trees say together, (row, output); a `plain` sum of nothing is 0."""
+    """Return the combined result of all trees as (row, output). With `plain`, a sum of nothing is 0."""
     if x.ndim != 2:
         n.refuse(f"trees over {x} are not supported: wanted rows of features")
     operators = {"SUM": "sum", "AVERAGE": "mean", "MIN": "min", "MAX": "max"}
@@ -135,7 +138,7 @@ def scores(n: NodeContext, x: Operand, forest: Forest, aggregate: str, plain: bo
 
 
 def transformed(n: NodeContext, total: Operand, post: str) -> Operand:
-    """The scores as probabilities, where that is asked for."""
+    """Return the scores, converted to probabilities if that is requested."""
     if post == "NONE":
         return total
     if post == "LOGISTIC":
@@ -151,7 +154,7 @@ def transformed(n: NodeContext, total: Operand, post: str) -> Operand:
 
 @converter("TreeEnsemble", since=5, domain=ML)
 def tree_ensemble(n: NodeContext) -> Any:
-    """Inner nodes and leaves apart: a child is a leaf if nodes_trueleafs says so."""
+    """Inner nodes and leaves have separate attributes: a child is a leaf if nodes_trueleafs says so."""
     x = n[0]
     inner = len(n.attr("nodes_featureids"))
     ids, leaf_weights = n.attr("leaf_targetids"), np.asarray(n.attr("leaf_weights"))
@@ -202,21 +205,21 @@ def tree_ensemble(n: NodeContext) -> Any:
 
 
 def _require_equal_lengths(n: NodeContext, count: int, *names: str) -> None:
-    """Refuse lists of attributes that have not one entry for each node, or for each leaf."""
+    """Raise `ModelError` for attribute lists without exactly one entry per node, or per leaf."""
     for name in names:
         if len(n.attr(name)) != count:
             raise ModelError(f"{n.where}: {name} has {len(n.attr(name))} entries, wanted {count}")
 
 
 def _require_places(n: NodeContext, name: str, places: Sequence[int], count: int, what: str = "entries") -> None:
-    """Refuse an attribute that names an entry which a table does not have."""
+    """Raise `ModelError` for an attribute that refers to an entry that a table does not have."""
     for place in places:
         if not 0 <= place < count:
             raise ModelError(f"{n.where}: {name} has {place}, which is none of {count} {what}")
 
 
 def _member_sets(n: NodeContext, modes: np.ndarray, count: int, dtype: Any) -> np.ndarray:
-    """The sets of membership_values, which NaN divides, in the order of their nodes."""
+    """Return the sets in membership_values, which are separated by NaN, in the order of their nodes."""
     values = np.asarray(n.attr("membership_values", np.zeros(0))).astype(dtype)
     sets: list[list[float]] = [[]]
     for value in values.tolist():
@@ -244,7 +247,7 @@ def tree_ensemble_regressor(n: NodeContext) -> Any:
 
 @converter("TreeEnsembleClassifier", domain=ML)
 def tree_ensemble_classifier(n: NodeContext) -> Any:
-    """The label of the highest score, the lower label of equal ones; two classes may share one column of scores."""
+    """Return the label with the highest score (the lower one if equal). Two classes may share one column of scores."""
     x = n.cast(n[0], "float32")
     if n.has("classlabels_strings"):
         n.refuse("labels that are strings are not supported")
@@ -262,7 +265,7 @@ def tree_ensemble_classifier(n: NodeContext) -> Any:
 
 
 def _of_one_column(n: NodeContext, score: Operand, labels: np.ndarray, base: Sequence[float], post: str) -> Any:
-    """Two classes of which the trees say how sure the second is."""
+    """Return the results for two classes if the trees only give the score of the second class."""
     if len(base):
         score = n.op("add", score, float(base[-1]))
     positive_only = min(n.attr("class_weights")) >= 0  # then the score is a probability
@@ -280,7 +283,7 @@ def _of_one_column(n: NodeContext, score: Operand, labels: np.ndarray, base: Seq
 
 
 def _by_names(n: NodeContext, kind: str, outputs: int, first: int = 0) -> Forest:
-    """The forest of the attributes nodes_* and target_* or class_*, whose outputs count from `first`."""
+    """Return the forest from the attributes nodes_* and target_* or class_*, whose outputs count from `first`."""
     for name in ("nodes_values", f"{kind}_weights", "base_values"):
         if n.has(f"{name}_as_tensor"):
             n.refuse_attribute(f"{name}_as_tensor")

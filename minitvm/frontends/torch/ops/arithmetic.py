@@ -1,4 +1,4 @@
-"""Functions of several tensors that broadcast, and matrix products, as far as they need a conversion."""
+"""Converters for functions of several tensors that broadcast, and for matrix products."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def floor_divide(n: TorchNodeContext) -> Any:
 
 
 def floored(n: TorchNodeContext, a: Operand, b: Operand) -> Any:
-    """The floor of the exact quotient, as in Python: 7.5 // 0.1 is 74, for 0.1 is a little more than a tenth.
+    """The floor of the exact quotient, as in Python: 7.5 // 0.1 is 74, because 0.1 is a little more than a tenth.
 
-    The remainder of `fmod` is exact, so a minus it is a multiple of b up to one rounding. A quotient of 0 keeps its
-    sign; by 0 it is a / b.
+    The remainder of `fmod` is exact, so a minus the remainder is a multiple of b, up to one rounding. A quotient of 0
+    keeps its sign. If b is 0, the result is a / b.
     """
     if not n.dtype.is_float:
         return n.op("floor_divide", a, b)
@@ -101,7 +101,7 @@ def power(n: TorchNodeContext) -> Any:
 
 
 def _power_by_number(n: TorchNodeContext, base: Operand, number: int) -> Operand:
-    """A product of squares, which is exact: floats have no 64 bits."""
+    """Return an integer power as a product of squares, which is exact, unlike floats, which do not have 64 bits."""
     if number < 0:
         n.refuse(f"integers to the power of {number} are not supported")
     result: Operand = n.op("full", shape=() if number else n.shape, fill_value=1, dtype=str(base.dtype))
@@ -113,9 +113,10 @@ def _power_by_number(n: TorchNodeContext, base: Operand, number: int) -> Operand
 
 
 def _integer_power(n: TorchNodeContext, base: Operand, exponent: Operand) -> Operand:
-    """A product of those squares that the exponent's bits name; below 0 it is 0, except of 1 and -1.
+    """Return the product of the squares that the exponent's bits select. A negative exponent gives 0, except for 1 and
+    -1.
 
-    For these, the lowest bit alone decides. Of other numbers, exponents from 256 on overflow.
+    For 1 and -1, only the lowest bit matters. For other numbers, exponents of 256 and more overflow.
     """
     zero, one = n.of_dtype(0, base.dtype), n.of_dtype(1, base.dtype)
     result, square = one, base
@@ -136,7 +137,7 @@ _POWERS = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal", 1: "copy"}
 def _register_number(aten: str, relay: str) -> None:
     @converter(f"{aten}.default")
     def _(n: TorchNodeContext) -> Any:
-        """The larger or smaller one; a NaN gives way to a number."""
+        """The larger or smaller number. If one is NaN, the result is the other one."""
         a, b = (n.cast(n[name], n.dtype) for name in ("self", "other"))
         if n.dtype.is_bool:
             return n.op("logical_or" if relay == "maximum" else "logical_and", a, b)
@@ -152,7 +153,7 @@ for _aten, _relay in {"fmax": "maximum", "fmin": "minimum"}.items():
 
 @converter("copysign.Tensor", "copysign.Scalar")
 def copysign(n: TorchNodeContext) -> Any:
-    """The size of one number with the sign of another, which zeros and NaN have too."""
+    """The magnitude of one number with the sign of another, including the signs of zeros and NaN."""
     x, other = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
     size = n.op("abs", x)
     return n.op("where", is_signed(n, other), n.op("negative", size), size)
@@ -164,7 +165,7 @@ def signbit(n: TorchNodeContext) -> Any:
 
 
 def is_signed(n: TorchNodeContext, x: Operand) -> Operand:
-    """Whether each element has the sign minus."""
+    """Return whether each element has a minus sign."""
     if x.dtype.is_float:
         x = n.op("reinterpret", x, dtype=f"int{x.dtype.bits}")
     if x.dtype.kind != "int":
@@ -176,7 +177,7 @@ def is_signed(n: TorchNodeContext, x: Operand) -> Operand:
 
 @converter("hypot.default")
 def hypot(n: TorchNodeContext) -> Any:
-    """sqrt(a^2 + b^2), by the larger one so that squares neither overflow nor vanish."""
+    """sqrt(a^2 + b^2), divided by the larger one so that squares neither overflow nor underflow."""
     a, b = (n.op("abs", n.cast(n[name], n.dtype)) for name in ("self", "other"))
     high, low = n.op("maximum", a, b), n.op("minimum", a, b)
     zero, infinite = n.of_dtype(0.0, n.dtype), n.of_dtype(math.inf, n.dtype)
@@ -217,7 +218,7 @@ def masked_fill(n: TorchNodeContext) -> Any:
 
 @converter("linear.default")
 def linear(n: TorchNodeContext) -> Any:
-    """x W' + b, with the weights as [outputs, inputs]."""
+    """x W' + b, with weights [outputs, inputs]."""
     x, weight, bias = n["input"], n["weight"], n.optional("bias")
     product = n.op("nn.dense", x, weight)
     return product if bias is None else n.op("add", product, bias)
@@ -244,7 +245,7 @@ def addbmm(n: TorchNodeContext) -> Any:
 
 
 def _with_addend(n: TorchNodeContext, product: Operand) -> Any:
-    """beta * self + alpha * product."""
+    """Return beta * self + alpha * product."""
     beta, total = n.attr("beta"), scaled(n, product, n.attr("alpha"))
     n.ignore("self")
     return total if beta == 0 else n.op("add", total, scaled(n, n["self"], beta))
@@ -252,7 +253,7 @@ def _with_addend(n: TorchNodeContext, product: Operand) -> Any:
 
 @converter("_trilinear.default")
 def trilinear(n: TorchNodeContext) -> Any:
-    """The sum of products of three tensors, the one of `nn.Bilinear`; each lacks the axes that `expand` lists."""
+    """The sum of products of three tensors, as in `nn.Bilinear`. `expand` lists the axes that each tensor lacks."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     expanded = [n.attr(f"expand{k}") for k in (1, 2, 3)]
     rank = n["i1"].ndim + len(expanded[0])
@@ -264,7 +265,7 @@ def trilinear(n: TorchNodeContext) -> Any:
 
 @converter("einsum.default")
 def einsum(n: TorchNodeContext) -> Any:
-    """An ellipsis and repeated labels are left to the operator."""
+    """An Einstein summation. The operator itself handles repeated labels."""
     equation = n.attr("equation").replace(" ", "")
     n.ignore("path")
     if "..." in equation:

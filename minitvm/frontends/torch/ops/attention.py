@@ -1,4 +1,4 @@
-"""Attention, written out as products and a softmax: PyTorch's functions of it, and its layers in evaluation mode."""
+"""Convert attention to products and a softmax: PyTorch's functions, and its layers in evaluation mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..registry import converter
 
 @converter("scaled_dot_product_attention.default")
 def attention(n: TorchNodeContext) -> Any:
-    """softmax(query key' scale + mask) value; a query that may see nothing is 0."""
+    """softmax(query key' scale + mask) value. The result is 0 for a query that sees no key."""
     if n.attr("dropout_p"):
         n.refuse("dropout in training is random\n  try:    module.eval() before the export")
     query, key, value = n["query"], n["key"], n["value"]
@@ -40,7 +40,7 @@ def attention(n: TorchNodeContext) -> Any:
 
 
 def _repeated(n: TorchNodeContext, x: Operand, heads: Dim) -> Operand:
-    """Each head of keys or values as often as query heads share it."""
+    """Return each head of keys or values, repeated for the query heads that share it."""
     own = x.shape[-3]
     if not isinstance(own, int) or not isinstance(heads, int):
         n.refuse(f"{heads} heads share {own}, which are symbolic")
@@ -49,7 +49,7 @@ def _repeated(n: TorchNodeContext, x: Operand, heads: Dim) -> Operand:
 
 
 def _mask(n: TorchNodeContext, queries: Dim, keys: Dim) -> Operand | None:
-    """What may be seen, as truth values, or what is added to the scores."""
+    """Return the mask: truth values of visible keys, or numbers to add to the scores."""
     if not n.attr("is_causal"):
         return n.optional("attn_mask")
     n.ignore("attn_mask")
@@ -61,7 +61,7 @@ def _mask(n: TorchNodeContext, queries: Dim, keys: Dim) -> Operand | None:
 
 
 def _masked(n: TorchNodeContext, scores: Operand, mask: Operand) -> Operand:
-    """The scores, minus infinity where nothing may be seen."""
+    """Return the scores, with minus infinity for hidden keys."""
     masked: Operand
     if not mask.dtype.is_bool:
         masked = n.op("add", scores, n.cast(mask, scores.dtype))
@@ -74,7 +74,7 @@ def _masked(n: TorchNodeContext, scores: Operand, mask: Operand) -> Operand:
 
 
 def _seeing(n: TorchNodeContext, mask: Operand) -> Operand | None:
-    """Whether a query sees anything; None where all do."""
+    """Return whether each query sees any key, or None if all do."""
     if n.attr("is_causal"):
         return None
     visible = mask if mask.dtype.is_bool else n.op("greater", mask, n.of_dtype(-math.inf, mask.dtype))
@@ -86,7 +86,9 @@ def _seeing(n: TorchNodeContext, mask: Operand) -> Operand | None:
 
 @converter("_native_multi_head_attention.default")
 def multi_head_attention(n: TorchNodeContext) -> Any:
-    """The operator that `nn.MultiheadAttention` calls in evaluation mode, without the weights as a second result."""
+    """The operator that `nn.MultiheadAttention` calls in evaluation mode. The weights as a second result are not
+    supported.
+    """
     if n.wants(1):
         n.refuse("the weights as results are not supported\n  try:    need_weights=False")
     n.ignore("need_weights", "average_attn_weights", "embed_dim")
@@ -95,7 +97,9 @@ def multi_head_attention(n: TorchNodeContext) -> Any:
 
 
 def _attended(n: TorchNodeContext, inputs: tuple[Operand, Operand, Operand], heads: int) -> Operand:
-    """Projections of [batch, places, width], attention in each head, and the projection back."""
+    """Return the attention of inputs [batch, places, width]: projections, attention in each head, and the projection
+    back.
+    """
     width = inputs[0].shape[-1]
     if not isinstance(width, int):
         n.refuse(f"the width {width} is symbolic")
@@ -117,8 +121,10 @@ def _attended(n: TorchNodeContext, inputs: tuple[Operand, Operand, Operand], hea
 
 
 def _without_masked(n: TorchNodeContext, scores: Operand) -> Operand:
-    """The scores [batch, heads, queries, keys] without what `mask` hides, by what `mask_type` says that it is over:
-    0 queries and keys, 1 batch and keys, 2 all four."""
+    """Return the scores [batch, heads, queries, keys] without those that `mask` hides.
+
+    `mask_type` gives the axes of the mask: 0 for queries and keys, 1 for batch and keys, 2 for all four.
+    """
     mask, kind = n.optional("mask"), n.attr("mask_type")
     if mask is None:
         return scores
@@ -142,7 +148,8 @@ def _linear(n: TorchNodeContext, x: Operand, weight: str, bias: str) -> Operand:
 def encoder_layer(n: TorchNodeContext) -> Any:
     """The operator of `nn.TransformerEncoderLayer` in evaluation mode.
 
-    Attention and two products are each added to their input, which is normalised before (`norm_first`) or after.
+    Attention and two products are each added to their input, which is normalised before (`norm_first`) or after the
+    sum.
     """
     n.ignore("embed_dim")
     x, before, heads = n["src"], n.attr("norm_first"), n.attr("num_heads")

@@ -1,4 +1,4 @@
-"""Convolutions and transposed convolutions of one to three dimensions."""
+"""Convert convolutions and transposed convolutions of one to three dimensions."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def convolution(n: TorchNodeContext) -> Any:
 
 
 def per_axis(values: Any, rank: int) -> tuple[int, ...]:
-    """One value per axis: a list of one counts for all."""
+    """Return one value per axis. A single value is used for all axes."""
     listed = (values,) if isinstance(values, int) else tuple(values)
     return listed * rank if len(listed) == 1 else listed

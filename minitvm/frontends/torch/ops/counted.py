@@ -1,4 +1,4 @@
-"""Operators of which data decide how many results there are: PyTorch's size for that becomes a size of the graph."""
+"""Convert operators with a data-dependent number of results. PyTorch's size for it becomes a size of the graph."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from .shaping import reshaped
 
 
 def places_of(n: TorchNodeContext, x: Operand, sizes: Any) -> Operand:
-    """A row of indices for each element of x that is not 0.
+    """Return a row of indices for each element of x that is not 0.
 
-    `sizes` are those of a result of the node; the first that no operator has bound yet is the number of rows.
+    `sizes` are the sizes of a result of the node. The first of them that no operator has bound yet becomes the number
+    of rows.
     """
     if x.data is not None and not x.is_symbolic:
         return Operand.known(np.argwhere(x.data).astype(np.int64))
@@ -37,7 +38,7 @@ def nonzero(n: TorchNodeContext) -> Any:
 
 @converter("where.default")
 def where(n: TorchNodeContext) -> Any:
-    """The indices of the elements that are not 0, a vector for each axis."""
+    """The indices of the elements that are not 0, as one vector per axis."""
     x = n["condition"]
     if x.ndim == 0:
         n.refuse("a tensor without dimensions")
@@ -47,7 +48,7 @@ def where(n: TorchNodeContext) -> Any:
 
 @converter("masked_select.default")
 def masked_select(n: TorchNodeContext) -> Any:
-    """The elements at which a mask holds, row-major."""
+    """The elements for which a mask holds, in row-major order."""
     x, mask = n["self"], n["mask"]
     shape = broadcast_shapes(x.shape, mask.shape)
     x, mask = (t if t.shape == shape else n.op("broadcast_to", t, shape=shape) for t in (x, mask))

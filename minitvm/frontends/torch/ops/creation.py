@@ -1,4 +1,4 @@
-"""Tensors from nothing: constants, ranges, triangles."""
+"""Convert operators that create tensors: constants, ranges, triangles."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ones(n: TorchNodeContext) -> Any:
 @converter("empty.memory_format", "empty_like.default", "empty_permuted.default", "empty_strided.default",
            "new_empty.default", "new_empty_strided.default")  # fmt: skip
 def empty(n: TorchNodeContext) -> Any:
-    """Contents that nothing may depend on: zeros here."""
+    """Uninitialised contents, on which nothing may depend. Here they are zeros."""
     n.ignore("self", "size", "dtype", "stride", "physical_layout")
     return _filled(n, 0)
 
@@ -64,7 +64,7 @@ def scalar_tensor(n: TorchNodeContext) -> Any:
 
 
 def _filled(n: TorchNodeContext, value: Any) -> Any:
-    """A tensor of the result's type, each element the value: a number, a dimension or a tensor of one element."""
+    """Return a tensor of the result's type filled with a value: a number, a dimension, or a tensor with one element."""
     if isinstance(value, bool | int | float) and all(is_one(d) for d in n.shape):
         return Operand.known(np.full((1,) * len(n.shape), value, n.dtype.numpy))
     if isinstance(value, Operand | Expr):
@@ -90,7 +90,7 @@ def arange(n: TorchNodeContext) -> Any:
 def _register_triangle(aten: str, upper: bool) -> None:
     @converter(f"{aten}.default")
     def _(n: TorchNodeContext) -> Any:
-        """The rows and the columns of the places in a triangle of a matrix, row-major."""
+        """The rows and the columns of the positions in a triangle of a matrix, in row-major order."""
         n.ignore("dtype")
         rows, columns, offset = (n.attr(name) for name in ("row", "col", "offset"))
         if not all(isinstance(size, int) for size in (rows, columns, offset)):

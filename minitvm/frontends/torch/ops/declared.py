@@ -1,4 +1,4 @@
-"""Operators that need no converter: their declarations say how ATen writes them (`topi.spelling.Aten`)."""
+"""Convert operators without a converter, using the ATen signatures in their declarations (`topi.spelling.Aten`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import reduction
 
 
 def convert(operator: Operator, n: TorchNodeContext) -> Any:
-    """The operator on the first arguments of a node, converted to one dtype as PyTorch does."""
+    """Apply the operator to the first arguments of a node, converted to one dtype as PyTorch does."""
     assert operator.aten is not None
     if operator.is_reduction:
         return reduction.reduced(n, operator.name)

@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element, that need a conversion."""
+"""Convert functions of one tensor, element by element."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def same(n: TorchNodeContext) -> Any:
 
 @converter("dropout.default")
 def dropout(n: TorchNodeContext) -> Any:
-    """At inference nothing is dropped."""
+    """At inference, nothing is dropped."""
     if n.attr("train") and n.attr("p"):
         n.refuse("dropout in training is random\n  try:    module.eval() before the export")
     n.ignore("p")
@@ -34,7 +34,7 @@ def convert_element_type(n: TorchNodeContext) -> Any:
 
 @converter("round.decimals")
 def round_to_decimals(n: TorchNodeContext) -> Any:
-    """Rounded after, or before, the decimal point."""
+    """Round to a number of decimals, which may be negative."""
     x, decimals = n["self"], n.attr("decimals")
     if decimals == 0 or not x.dtype.is_float:
         return n.op("round", x) if x.dtype.is_float else x
@@ -51,7 +51,7 @@ def to_copy(n: TorchNodeContext) -> Any:
 
 @converter("expm1.default")
 def expm1(n: TorchNodeContext) -> Any:
-    """exp(x) - 1 is 2 t / (1 - t) with t = tanh(x / 2), which is exact near 0."""
+    """exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2), which is accurate near 0."""
     x = n.cast(n["self"], n.dtype)
     t = n.op("tanh", n.op("multiply", x, 0.5))
     near = n.op("divide", n.op("multiply", t, 2.0), n.op("subtract", _ones(n, n.dtype), t))
@@ -65,7 +65,7 @@ def _ones(n: TorchNodeContext, dtype: DType) -> Any:
 
 @converter("elu.default")
 def elu(n: TorchNodeContext) -> Any:
-    """scale * (x where positive, else alpha * (exp(input_scale * x) - 1)): ELU, SELU and CELU are cases of it."""
+    """scale * (x if positive, else alpha * (exp(input_scale * x) - 1)). ELU, SELU and CELU are special cases."""
     x, alpha, scale, inner = n["self"], n.attr("alpha"), n.attr("scale"), n.attr("input_scale")
     if inner == 1:
         return n.op("nn.elu", x, alpha=alpha) if scale == 1 else n.op("nn.selu", x, alpha=alpha, gamma=scale)
@@ -78,7 +78,9 @@ def elu(n: TorchNodeContext) -> Any:
 
 @converter("softplus.default")
 def softplus(n: TorchNodeContext) -> Any:
-    """log(1 + exp(beta x)) / beta; from `threshold` on it is x itself, which for 20 and more rounds to the same."""
+    """log(1 + exp(beta x)) / beta. From `threshold` on, the result is x; for 20 and more, both round to the same
+    number.
+    """
     x, beta, threshold = n["self"], n.attr("beta"), n.attr("threshold")
     soft = n.op("nn.softplus", x) if beta == 1 else n.op("divide", n.op("nn.softplus", n.op("multiply", x, beta)), beta)
     if threshold >= 20 and x.dtype == "float32":
@@ -88,7 +90,7 @@ def softplus(n: TorchNodeContext) -> Any:
 
 @converter("sign.default", "sgn.default")
 def sign(n: TorchNodeContext) -> Any:
-    """-1, 0 or 1; of NaN it is 0 here, and of zeros 0 without a sign."""
+    """-1, 0 or 1. It is 0 for NaN, and 0 without a sign for zeros."""
     x = n["self"]
     if not x.dtype.is_float:
         return x if x.dtype.is_bool else n.op("sign", x)
@@ -98,7 +100,7 @@ def sign(n: TorchNodeContext) -> Any:
 
 @converter("angle.default")
 def angle(n: TorchNodeContext) -> Any:
-    """The angle of a real number: pi below 0, else 0."""
+    """The angle of a real number: pi if it is negative, and 0 otherwise."""
     x = n.cast(n["self"], n.dtype)
     turned = n.op("where", n.op("less", x, 0.0), n.of_dtype(math.pi, n.dtype), n.of_dtype(0.0, n.dtype))
     return n.op("where", n.op("isnan", x), x, turned)
@@ -115,7 +117,7 @@ def clamp(n: TorchNodeContext) -> Any:
 
 
 def _clipped(n: TorchNodeContext, x: Operand, least: Any, most: Any) -> Any:
-    """x within bounds, which are numbers, sizes of tensors, or None."""
+    """Return x limited to bounds, which are numbers, sizes of tensors, or None."""
     if all(bound is None or isinstance(bound, int | float) for bound in (least, most)):
         return n.op("clip", x, a_min=least, a_max=most)
     for relation, bound in (("maximum", least), ("minimum", most)):
@@ -125,7 +127,7 @@ def _clipped(n: TorchNodeContext, x: Operand, least: Any, most: Any) -> Any:
 
 @converter("rrelu_with_noise_functional.default")
 def rrelu(n: TorchNodeContext) -> Any:
-    """At inference the slope is the mean of the bounds; the noise, the second result, stays as it is."""
+    """At inference, the slope is the mean of the bounds. The noise, which is the second result, is unchanged."""
     if n.attr("training"):
         n.refuse("it is random\n  try:    module.eval() before the export")
     x, noise = n["self"], n["noise"]
@@ -137,7 +139,7 @@ def rrelu(n: TorchNodeContext) -> Any:
 
 @converter("prelu.default")
 def prelu(n: TorchNodeContext) -> Any:
-    """One slope, or one for each channel, axis 1."""
+    """PReLU with one slope, or one for each channel (axis 1)."""
     x, slope = n["self"], n["weight"]
     wide = n.op("reshape", slope, newshape=(1, slope.shape[0], *(1,) * (x.ndim - 2))) if x.ndim > 1 else slope
     return n.op("where", n.op("greater", x, 0.0), x, n.op("multiply", x, wide))
@@ -151,7 +153,7 @@ def prelu_kernel(n: TorchNodeContext) -> Any:
 
 @converter("view.dtype")
 def view_as(n: TorchNodeContext) -> Any:
-    """The same bits as another dtype of the same width."""
+    """The same bits in another dtype of the same width."""
     n.ignore("dtype")
     return n.op("reinterpret", n["self"], dtype=str(n.dtype))
 

@@ -1,4 +1,4 @@
-"""Reads at places that are data."""
+"""Convert reads at data-dependent places."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def gather(n: TorchNodeContext) -> Any:
 
 @converter("index.Tensor")
 def index(n: TorchNodeContext) -> Any:
-    """self[i, :, j, ...]: the shape that the indices have together replaces their axes.
+    """self[i, :, j, ...]: the common shape of the indices replaces the indexed axes.
 
-    It stands where they stood if they are neighbours, else in front, as in NumPy.
+    It is at their position if they are neighbours, and comes first otherwise, as in NumPy.
     """
     x = n["self"]
     axes, indices = indexed_axes(n)
@@ -68,14 +68,14 @@ def index(n: TorchNodeContext) -> Any:
 
 
 def are_neighbours(axes: list[int]) -> bool:
-    """Whether axes follow each other: then the shape of their indices stands where they stood, else in front."""
+    """Return whether axes follow each other, so that the shape of their indices stays at their position."""
     return axes == list(range(axes[0], axes[0] + len(axes)))
 
 
 def indexed_axes(n: TorchNodeContext) -> tuple[list[int], list[Operand]]:
-    """The axes that `indices` has something for, and the indices.
+    """Return the axes for which `indices` has an entry, and the indices.
 
-    A mask stands for one vector of indices for each of its axes: as many as data decide.
+    A mask is replaced with one vector of indices per axis of the mask, whose length depends on data.
     """
     axes: list[int] = []
     indices: list[Operand] = []
@@ -96,7 +96,7 @@ def indexed_axes(n: TorchNodeContext) -> tuple[list[int], list[Operand]]:
 
 
 def points_of(n: TorchNodeContext, indices: list[Operand]) -> tuple[Operand, tuple[Dim, ...]]:
-    """The indices, broadcast to their common shape, as points along a last axis; and that shape."""
+    """Return the indices, broadcast to their common shape, as points along a last axis; and that shape."""
     shape = broadcast_shapes(*(i.shape for i in indices))
     wide = [i if i.shape == shape else n.op("broadcast_to", i, shape=shape) for i in indices]
     if len(wide) == 1:
@@ -121,7 +121,7 @@ def diagonal(n: TorchNodeContext) -> Any:
 
 
 def diagonal_places(rows: int, columns: int, offset: int) -> np.ndarray:
-    """Where the elements of a diagonal are in a matrix that is flattened."""
+    """Return the positions of a diagonal's elements in a flattened matrix."""
     row = max(0, -offset)
     count = max(0, min(rows - row, columns - row - offset))
     steps = np.arange(count, dtype=np.int64)
@@ -130,7 +130,7 @@ def diagonal_places(rows: int, columns: int, offset: int) -> np.ndarray:
 
 @converter("unfold.default")
 def unfold(n: TorchNodeContext) -> Any:
-    """All windows of an axis, the places within one along a new last axis."""
+    """All windows of an axis, with the positions within a window along a new last axis."""
     x, size, step = n["self"], n.attr("size"), n.attr("step")
     axis = n.attr("dimension") % x.ndim
     if not isinstance(size, int) or not isinstance(step, int):
@@ -143,14 +143,14 @@ def unfold(n: TorchNodeContext) -> Any:
 
 @converter("as_strided.default", "as_strided_copy.default")
 def as_strided(n: TorchNodeContext) -> Any:
-    """The elements of a tensor without gaps at places that sizes and strides give."""
+    """The elements of a dense tensor at positions given by sizes and strides."""
     x = n["self"]
     places = strided_places(n, x)
     return n.op("take", reshaped(n, x, (product(x.shape),)), places, axis=0)
 
 
 def strided_places(n: TorchNodeContext, x: Operand) -> np.ndarray:
-    """Where the elements of a view of a tensor are in it, if it is flattened."""
+    """Return the positions of a view's elements in the flattened tensor."""
     sizes, strides = n.attr("size"), n.attr("stride")
     offset = n.attr("storage_offset") or 0
     contiguous = n.importer.argument(n.node, "self").meta["val"].is_contiguous()
@@ -165,7 +165,7 @@ def strided_places(n: TorchNodeContext, x: Operand) -> np.ndarray:
 
 @converter("col2im.default")
 def col2im(n: TorchNodeContext) -> Any:
-    """Blocks put back into a picture, overlapping elements added."""
+    """Assemble blocks into a picture, adding overlapping elements."""
     x = n["self"]
     before = tuple(n.attr("padding"))
     blocks = x if x.ndim == 3 else n.op("expand_dims", x, axis=0)
@@ -177,9 +177,9 @@ def col2im(n: TorchNodeContext) -> Any:
 
 @converter("bucketize.Tensor", "bucketize.Scalar", "searchsorted.Tensor", "searchsorted.Scalar")
 def bucketize(n: TorchNodeContext) -> Any:
-    """How many of the boundaries lie below an element; `right` also counts those that are equal to it.
+    """The number of boundaries below an element. `right` also counts boundaries that are equal to it.
 
-    Boundaries of several axes have a row for each row of elements. All lie below a NaN.
+    Boundaries with several axes have a row for each row of elements. All boundaries are below NaN.
     """
     bounds, x = n.promoted("boundaries" if "boundaries" in n.declared else "sorted_sequence", "self")
     right = n.attr("right") or n.attr("side") == "right" if "side" in n.declared else n.attr("right")

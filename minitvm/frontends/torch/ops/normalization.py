@@ -1,4 +1,4 @@
-"""Softmax and normalisations."""
+"""Convert softmax and normalisations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ converter("_log_softmax.default", "log_softmax.int")(_softmax("nn.log_softmax"))
 @converter("_safe_softmax.default")
 @by_lines
 def safe_softmax(n: TorchNodeContext) -> Any:
-    """Softmax, and 0 in lines all of whose elements are minus infinity: those that are masked entirely."""
+    """Softmax, but 0 in lines in which all elements are minus infinity, because they are masked entirely."""
     x, soft = n["self"], _softmax("nn.softmax")(n)
     visible = n.op("not_equal", x, n.of_dtype(-np.inf, x.dtype))
     some = n.op("any", visible, axis=(n.axis(),), keepdims=True)
@@ -39,7 +39,7 @@ def safe_softmax(n: TorchNodeContext) -> Any:
 
 @converter("_native_batch_norm_legit_no_training.default")
 def batch_norm(n: TorchNodeContext) -> Any:
-    """Normalised with given statistics; the other results are of training."""
+    """Normalise with given statistics. The other results are only for training."""
     x = n["input"]
     channels = x.shape[1]
     weight, bias = _weight(n, "weight", (channels,), 1), _weight(n, "bias", (channels,), 0)
@@ -49,7 +49,7 @@ def batch_norm(n: TorchNodeContext) -> Any:
 
 
 def _weight(n: TorchNodeContext, name: str, shape: Sequence[Dim], value: float) -> Operand:
-    """A weight, or the value that has no effect where it is left out."""
+    """Return a weight or, if it is left out, `value`, which has no effect."""
     weight = n.optional(name)
     if weight is not None:
         return weight
@@ -73,7 +73,7 @@ def native_layer_norm(n: TorchNodeContext) -> Any:
 
 
 def _layer_norm(n: TorchNodeContext) -> Any:
-    """Over the last axes, which have the shape `normalized_shape`."""
+    """Normalise over the last axes, which have the shape `normalized_shape`."""
     x, shape = n["input"], n.attr("normalized_shape")
     weight, bias = _weight(n, "weight", shape, 1), n.optional("bias")
     weights = [weight] if bias is None else [weight, bias]
@@ -111,7 +111,7 @@ def _group_norm(n: TorchNodeContext, groups: int) -> Any:
 
 @converter("instance_norm.default")
 def instance_norm(n: TorchNodeContext) -> Any:
-    """Each channel of each sample by its own statistics."""
+    """Normalise each channel of each sample by its own statistics."""
     if not n.attr("use_input_stats"):
         n.refuse("running statistics are not supported")
     n.ignore("running_mean", "running_var", "momentum")
@@ -123,7 +123,7 @@ def instance_norm(n: TorchNodeContext) -> Any:
 
 @converter("_native_batch_norm_legit.no_stats")
 def batch_norm_of_batch(n: TorchNodeContext) -> Any:
-    """Each channel by the statistics of the batch, which the other results are."""
+    """Normalise each channel by the statistics of the batch, which are the other results."""
     x = n["input"]
     if n.wants(1) or n.wants(2):
         n.refuse("the statistics as results are not supported")

@@ -1,4 +1,4 @@
-"""Padding: with a constant, by reflection, and by the edge."""
+"""Convert padding: with a constant, by reflection, and by the edge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..registry import converter
 
 @converter("constant_pad_nd.default")
 def constant_pad(n: TorchNodeContext) -> Any:
-    """A truth value is padded as a number."""
+    """Pad with a constant. Truth values are padded as numbers."""
     x, widths, value = n["self"], _widths(n), n.attr("value")
     if x.dtype.is_bool:
         return n.cast(n.op("nn.pad", n.cast(x, "int8"), pad_width=widths, pad_value=int(value)), "bool")
@@ -30,7 +30,7 @@ for _aten, _mode in {"reflection_pad": "reflect", "replication_pad": "edge"}.ite
 
 
 def _widths(n: TorchNodeContext) -> tuple[tuple[int, int], ...]:
-    """(before, after) of each axis, from the list that begins at the last axis."""
+    """Return (before, after) of each axis, from a list that begins at the last axis."""
     x: Operand = n["self"]
     name = "pad" if "pad" in n.values else "padding"
     amounts: Sequence[int] = n.attr(name)

@@ -1,4 +1,4 @@
-"""Pooling with windows, and to a given size."""
+"""Convert pooling, with windows or to a given size."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _max_pool(n: TorchNodeContext, rank: int) -> Any:
 
 
 def _in_batch(n: TorchNodeContext, rank: int, op: str, x: Operand | None = None, **attrs: Any) -> Any:
-    """The operator on a batch; a single picture is a batch of one."""
+    """Apply the operator to a batch. A single picture is treated as a batch of one."""
     x = n["self"] if x is None else x
     if x.ndim == rank + 2:
         return n.op(op, x, **attrs)
@@ -67,7 +67,7 @@ for _rank in (1, 2, 3):
 
 
 def _divided(n: TorchNodeContext, rank: int, divisor: int, windows: dict[str, Any]) -> Any:
-    """Sums over windows by a number: means of whole windows of the padded picture, times their size."""
+    """Return sums over windows divided by a number: means of whole windows of the padded picture, times their size."""
     x, first = n["self"], n["self"].ndim - rank
     widths: list[tuple[Dim, Dim]] = [(0, 0)] * x.ndim
     axes = zip(windows["pool_size"], windows["strides"], windows["padding"], strict=True)
@@ -82,7 +82,7 @@ def _divided(n: TorchNodeContext, rank: int, divisor: int, windows: dict[str, An
 
 
 def _adaptive(n: TorchNodeContext, rank: int) -> Any:
-    """Means of as many windows as `output_size` says: a product with a matrix of shares along each axis."""
+    """Return means of `output_size` windows: a product with a matrix of shares along each axis."""
     x, sizes = n["self"], per_axis(n.attr("output_size"), rank)
     axes = tuple(range(x.ndim - rank, x.ndim))
     if all(size == 1 for size in sizes):
@@ -115,7 +115,7 @@ for _rank in (2, 3):
 
 
 def _largest(n: TorchNodeContext, rank: int) -> Operand:
-    """The largest of as many windows as `output_size` says: along one axis after the other, as a maximum allows."""
+    """Return the maxima of `output_size` windows, computed along one axis after the other."""
     x, sizes = n["self"], per_axis(n.attr("output_size"), rank)
     axes = tuple(range(x.ndim - rank, x.ndim))
     if all(size == 1 for size in sizes):
@@ -132,9 +132,9 @@ def _largest(n: TorchNodeContext, rank: int) -> Operand:
 
 
 def _tables(n: TorchNodeContext, rank: int) -> list[np.ndarray]:
-    """For each axis, which entries the windows of a maximum have: [windows, size].
+    """Return, for each axis, the entries in the windows of a maximum: [windows, size].
 
-    The place of an entry outside of the picture is another one's of its window, which changes no maximum.
+    An entry outside of the picture is replaced with another entry of its window, which does not change the maximum.
     """
     windows, x = _windows(n, rank), n["self"]
     dilations = per_axis(n.attr("dilation"), rank)
@@ -152,7 +152,9 @@ def _tables(n: TorchNodeContext, rank: int) -> list[np.ndarray]:
 
 
 def _largest_and_places(n: TorchNodeContext, tables: list[np.ndarray]) -> list[Operand]:
-    """The largest element of each window, and its place in the flattened picture; the windows' entries by axis."""
+    """Return the largest element of each window, and its position in the flattened picture. `tables` has the entries by
+    axis.
+    """
     x, rank = n["self"], len(tables)
     first, extents = x.ndim - rank, n.sizes(x, x.ndim - rank)
     for k, table in enumerate(tables):  # [..., windows, size, windows, size, ...]
@@ -174,12 +176,12 @@ def _largest_and_places(n: TorchNodeContext, tables: list[np.ndarray]) -> list[O
 
 
 def _ranges(extent: int, size: int) -> list[tuple[int, int]]:
-    """The windows from floor(k extent / size) to ceil((k + 1) extent / size)."""
+    """Return the windows from floor(k extent / size) to ceil((k + 1) extent / size)."""
     return [(k * extent // size, -(-(k + 1) * extent // size)) for k in range(size)]
 
 
 def along(n: TorchNodeContext, x: Operand, axis: int, shares: np.ndarray) -> Operand:
-    """x with each line of an axis multiplied by a matrix [extent, new extent]."""
+    """Return x with each line of an axis multiplied by a matrix [extent, new extent]."""
     last = x.ndim - 1
     order = tuple(last if a == axis else axis if a == last else a for a in range(x.ndim))
     moved = x if axis == last else n.op("transpose", x, axes=order)
@@ -188,7 +190,7 @@ def along(n: TorchNodeContext, x: Operand, axis: int, shares: np.ndarray) -> Ope
 
 
 def _shares(n: TorchNodeContext, extent: Dim, size: int) -> np.ndarray:
-    """The matrix whose column k averages the elements of the window k."""
+    """Return the matrix whose column k averages the elements of window k."""
     if not isinstance(extent, int):
         n.refuse(f"the dimension {extent} is symbolic; it is averaged to {size}")
     shares = np.zeros((extent, size))

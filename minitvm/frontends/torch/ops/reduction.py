@@ -1,4 +1,4 @@
-"""Reductions, running sums and running products."""
+"""Convert reductions, running sums and running products."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..registry import converter
 
 
 def reduced(n: TorchNodeContext, relay: str) -> Any:
-    """A reduction of elements that have the dtype of the result."""
+    """Convert a reduction whose elements have the dtype of the result."""
 
     @by_lines
     def convert(n: TorchNodeContext) -> Any:
@@ -27,7 +27,7 @@ def reduced(n: TorchNodeContext, relay: str) -> Any:
 
 
 def _reduced(n: TorchNodeContext, relay: str, x: Operand) -> Any:
-    """A reduction over `dim`: an axis, several, or all where there is none."""
+    """Return a reduction over `dim`: one axis, several, or all if it is absent."""
     return n.op(relay, x, axis=_axes(n), keepdims=_keepdims(n))
 
 
@@ -54,7 +54,7 @@ def _register_truth(aten: str) -> None:
     @converter(f"{aten}.default", f"{aten}.dim", f"{aten}.dims")
     @by_lines
     def _(n: TorchNodeContext) -> Any:
-        """Over no axis, `dim=[]`, nothing is reduced."""
+        """Reduce over `dim`. With `dim=[]`, nothing is reduced."""
         x = n.cast(n["self"], "bool")
         reduces = "dim" not in n.values or n.attr("dim") != ()
         return n.cast(_reduced(n, aten, x) if reduces else x, n.dtype)
@@ -101,7 +101,7 @@ def variance_and_mean(n: TorchNodeContext) -> Any:
 
 
 def _variance(n: TorchNodeContext) -> Operand:
-    """The mean square distance from the mean; the count of elements is less by `correction`, but not less than 0."""
+    """Return the mean square distance from the mean. The count is reduced by `correction`, but not below 0."""
     x, axes, keeps, correction = n["self"], _axes(n), _keepdims(n), _correction(n)
     if not isinstance(correction, Expr) and correction in (0, 1):
         unbiased: Operand = n.op("variance", x, axis=axes, keepdims=keeps, unbiased=bool(correction))
@@ -114,7 +114,7 @@ def _variance(n: TorchNodeContext) -> Operand:
 
 
 def _count(x: Operand, axes: tuple[int, ...] | None) -> Dim:
-    """How many elements are reduced to one."""
+    """Return the number of elements that are reduced to one."""
     return product([x.shape[a] for a in (range(x.ndim) if axes is None else axes)])
 
 
@@ -134,7 +134,7 @@ def vector_norm(n: TorchNodeContext) -> Any:
 
 
 def norm(n: TorchNodeContext, x: Operand, p: float, axes: tuple[int, ...] | None, keepdims: bool) -> Operand:
-    """(sum |x|^p)^(1/p), the largest of |x| for infinity, how many are not 0 for 0."""
+    """Return (sum |x|^p)^(1/p); for infinity the largest |x|, and for 0 the number of elements that are not 0."""
     size_of = n.op("abs", x)
     attrs = {"axis": axes, "keepdims": keepdims}
     result: Operand
@@ -158,7 +158,7 @@ def distance(n: TorchNodeContext) -> Any:
 
 @converter("_cdist_forward.default")
 def distances(n: TorchNodeContext) -> Any:
-    """The p-norm of the difference of each row of x1 and each of x2."""
+    """The p-norm of the difference between each row of x1 and each row of x2."""
     a, b = n["x1"], n["x2"]
     n.ignore("compute_mode")
     difference = n.op("subtract", n.op("expand_dims", a, axis=a.ndim - 1), n.op("expand_dims", b, axis=b.ndim - 2))
@@ -167,7 +167,7 @@ def distances(n: TorchNodeContext) -> Any:
 
 @converter("_pdist_forward.default")
 def distances_within(n: TorchNodeContext) -> Any:
-    """The p-norm of the difference of each two rows, the first one before the second."""
+    """The p-norm of the difference between each pair of rows, in order of the first row, then the second."""
     x = n["self"]
     rows, later = np.triu_indices(n.size(x, 0), 1)
     difference = n.op("subtract", *(n.op("take", x, places.astype(np.int64), axis=0) for places in (rows, later)))
@@ -177,7 +177,7 @@ def distances_within(n: TorchNodeContext) -> Any:
 @converter("logcumsumexp.default")
 @by_lines
 def running_logsumexp(n: TorchNodeContext) -> Any:
-    """log of the running sum of exp, of each element less the largest one so far that is finite."""
+    """The log of the running sum of exp. The largest finite element so far is subtracted first."""
     x, axis = n["self"], n.axis()
     extent = n.size(x, axis)
     wide = n.op("expand_dims", x, axis=axis)  # [..., 1, extent, ...]: a line for each place in the result
@@ -202,7 +202,7 @@ def _register_extreme(aten: str) -> None:
     @converter(f"{aten}.default")
     @by_lines
     def _(n: TorchNodeContext) -> Any:
-        """The extreme so far and its place, the last one of equal ones; from a NaN on it is NaN."""
+        """The extreme so far and its position (the last one of equal elements). After a NaN, it is NaN."""
         x, axis = n["self"], n.axis()
         extremes = n.op(aten, x, axis=axis)
         is_new = n.op("equal", x, extremes)

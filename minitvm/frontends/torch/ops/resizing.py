@@ -1,4 +1,4 @@
-"""Pictures of another size, and sampled at points."""
+"""Convert operators that resize pictures or sample them at points."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def _register(aten: str, method: str, rank: int) -> None:
 
 
 def _resized(n: TorchNodeContext, method: str, rank: int, factors: Any) -> Any:
-    """Pixel i lies at (i + 1/2) / scale - 1/2, at i / scale for `nearest`, or on the corners if these are aligned."""
+    """Resize. Pixel i is at (i + 1/2) / scale - 1/2, at i / scale for `nearest`, or on the corners if these are
+    aligned.
+    """
     x = n["input"] if "input" in n.values else n["self"]
     scales = None if factors is None else (1.0,) * (x.ndim - rank) + tuple(map(float, factors))
     attrs: dict[str, Any] = {"size": n.shape, "scales": scales, "method": method}
@@ -56,9 +58,9 @@ def _resized(n: TorchNodeContext, method: str, rank: int, factors: Any) -> Any:
 
 
 def _resized_bytes(n: TorchNodeContext, x: Operand, rank: int, size: Any, scales: Any, **attrs: Any) -> Operand:
-    """Integers are resized along one axis after the other, the last one first, and rounded each time, halves up.
+    """Resize integers along one axis after the other, last axis first, rounding each time with halves up.
 
-    PyTorch does the same with weights of 14 bits, so a result may differ by 1 where it is near a half.
+    PyTorch does the same with weights of 14 bits, so a result may differ by 1 if it is near a half.
     """
     ends = np.iinfo(x.dtype.numpy)
     for axis in range(x.ndim - 1, x.ndim - 1 - rank, -1):
@@ -77,7 +79,7 @@ for _aten, (_method, _rank) in _SPATIAL.items():
 def _register_smooth(aten: str, reach: int) -> None:
     @converter(f"{aten}.vec", f"{aten}.default")
     def _(n: TorchNodeContext) -> Any:
-        """Each pixel is a mean over as many old ones as it covers: a product with a matrix along each axis."""
+        """Each pixel is a mean of the old pixels that it covers: a product with a matrix along each axis."""
         x = n["input"] if "input" in n.declared else n["self"]
         n.ignore("output_size")
         factors = n.attr("scale_factors") if "scale_factors" in n.declared else (n.attr("scales_h"), n.attr("scales_w"))
@@ -96,7 +98,9 @@ def _register_smooth(aten: str, reach: int) -> None:
 
 
 def _smooth(extent: int, size: int, scale: float, reach: int) -> np.ndarray:
-    """The matrix [extent, size] of what a new pixel takes of each old one: a triangle, or a cubic if `reach` is 2."""
+    """Return the matrix [extent, size] of each new pixel's weights for the old ones: a triangle, or a cubic if `reach`
+    is 2.
+    """
     wide = max(scale, 1.0)
     matrix = np.zeros((extent, size))
     for k in range(size):

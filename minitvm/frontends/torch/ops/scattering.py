@@ -1,4 +1,4 @@
-"""Writes into a copy, at places that are data."""
+"""Convert writes into a copy at data-dependent places."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def scatter_reduce(n: TorchNodeContext) -> Any:
 
 
 def _reduced_onto(n: TorchNodeContext) -> Any:
-    """Without `include_self`, the elements that are written begin with the neutral element of the reduction."""
+    """Reduce updates onto a copy. Without `include_self`, elements that are written start from the neutral element."""
     x, reduce, includes = n["self"], n.attr("reduce"), n.attr("include_self")
     ones = n.op("full", shape=n["index"].shape, fill_value=1, dtype=str(x.dtype))
     start = x
@@ -75,7 +75,7 @@ def _reduced_onto(n: TorchNodeContext) -> Any:
 
 
 def _neutral(n: TorchNodeContext, reduce: str, dtype: DType) -> Operand:
-    """The number that changes nothing in a reduction."""
+    """Return the neutral element of a reduction."""
     if reduce in ("sum", "mean", "prod"):
         return n.of_dtype(int(reduce == "prod"), dtype)
     if dtype.is_float:
@@ -85,7 +85,9 @@ def _neutral(n: TorchNodeContext, reduce: str, dtype: DType) -> Operand:
 
 
 def _scattered(n: TorchNodeContext, updates: Operand, reduction: str, onto: Operand | None = None) -> Any:
-    """The updates may be larger than the index: only their first elements are written."""
+    """Return a scatter of updates. The updates may be larger than the index; then only their first elements are
+    written.
+    """
     x, index, axis = n["self"] if onto is None else onto, n["index"], n.axis()
     if product(index.shape) == 0:
         return x
@@ -97,7 +99,7 @@ def _scattered(n: TorchNodeContext, updates: Operand, reduction: str, onto: Oper
 
 @converter("index_put.default")
 def index_put(n: TorchNodeContext) -> Any:
-    """self with values at self[i, :, j, ...]; `accumulate` adds them."""
+    """self with `values` written to self[i, :, j, ...]; `accumulate` adds them."""
     x, values = n["self"], n.cast(n["values"], n.dtype)
     axes, indices = indexed_axes(n)
     points, shape = points_of(n, indices)
@@ -118,7 +120,7 @@ def index_put(n: TorchNodeContext) -> Any:
 
 @converter("put.default")
 def put(n: TorchNodeContext) -> Any:
-    """Elements of the flattened tensor replaced."""
+    """Replace elements of the flattened tensor."""
     x = n["self"]
     flat, index, source = (n.reshape(y, (product(y.shape),)) for y in (x, n["index"], n["source"]))
     reduction = "add" if n.attr("accumulate") else "none"
@@ -185,7 +187,7 @@ def _with_elements(n: TorchNodeContext, x: Operand, axis: int, places: np.ndarra
 
 @converter("diagonal_scatter.default")
 def diagonal_scatter(n: TorchNodeContext) -> Any:
-    """`self` with `src` on a diagonal."""
+    """`self` with `src` written to a diagonal."""
     x, src = n["self"], n.cast(n["src"], n.dtype)
     first, second = n.attr("dim1") % x.ndim, n.attr("dim2") % x.ndim
     order = [*(a for a in range(x.ndim) if a not in (first, second)), first, second]
@@ -200,7 +202,7 @@ def diagonal_scatter(n: TorchNodeContext) -> Any:
 
 @converter("as_strided_scatter.default")
 def as_strided_scatter(n: TorchNodeContext) -> Any:
-    """`self` with `src` at places that sizes and strides give."""
+    """`self` with `src` written to positions given by sizes and strides."""
     x, src = n["self"], n.cast(n["src"], n.dtype)
     places = strided_places(n, x)
     flat = _with_elements(n, n.reshape(x, (product(x.shape),)), 0, places, n.reshape(src, (product(src.shape),)))
@@ -209,7 +211,7 @@ def as_strided_scatter(n: TorchNodeContext) -> Any:
 
 @converter("copy.default")
 def copy(n: TorchNodeContext) -> Any:
-    """`src` in the place of `self`, in its dtype and shape."""
+    """`src` in the dtype and shape of `self`."""
     n.ignore("self", "non_blocking")
     src = n.cast(n["src"], n.dtype)
     return src if src.shape == n.shape else n.op("broadcast_to", src, shape=n.shape)
@@ -217,7 +219,7 @@ def copy(n: TorchNodeContext) -> Any:
 
 @converter("masked_scatter.default")
 def masked_scatter(n: TorchNodeContext) -> Any:
-    """The elements of `source`, one after the other, where the mask holds."""
+    """`self` with the elements of `source`, in order, written to the positions where the mask holds."""
     source = n["source"]
     x, mask = (y if y.shape == n.shape else n.op("broadcast_to", y, shape=n.shape) for y in (n["self"], n["mask"]))
     count = product(x.shape)
@@ -232,9 +234,9 @@ _BAGS = ("sum", "mean", "max")
 
 @converter("_embedding_bag.default", "_embedding_bag_forward_only.default")
 def embedding_bag(n: TorchNodeContext) -> Any:
-    """Rows of the table at the indices, combined bag by bag; the bag b begins at offsets[b]. Empty bags are 0.
+    """Rows of the table at the indices, combined bag by bag. Bag b begins at offsets[b], and empty bags are 0.
 
-    Each row is scattered to its bag, of which there are as many as offsets that are not beyond it.
+    Each row is scattered to its bag, whose number follows from how many offsets are not beyond the row.
     """
     if any(n.wants(position) for position in (1, 2, 3)):
         n.refuse("what its derivative needs is not supported as a result")

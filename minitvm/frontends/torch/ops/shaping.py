@@ -1,4 +1,4 @@
-"""Operators that change shapes, or move data without computing."""
+"""Convert operators that change shapes, or move data without computing."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..registry import converter
 
 @converter("view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints", "view_copy.default")
 def view(n: TorchNodeContext) -> Any:
-    """The program has the result's shape, -1 included."""
+    """Reshape to the result's shape, which the program declares; it already replaces -1."""
     n.ignore("size", "shape", "start_dim", "end_dim")
     return reshaped(n, n["self"], n.shape)
 
 
 def reshaped(n: TorchNodeContext, x: Operand, shape: tuple[Any, ...]) -> Operand:
-    """x in another shape."""
+    """Return x in another shape."""
     if len(shape) == x.ndim and all(same(a, b) for a, b in zip(shape, x.shape, strict=True)):
         return x
     return n.reshape(x, shape)
@@ -37,7 +37,7 @@ def expand(n: TorchNodeContext) -> Any:
 
 @converter("squeeze.dim", "squeeze.dims", "squeeze.default")
 def squeeze(n: TorchNodeContext) -> Any:
-    """Without the axes of `dim`, or all, that have one element; others stay."""
+    """Remove those axes of `dim`, or of all axes, that have one element; other axes stay."""
     x = n["self"]
     listed = n.attr("dim") if "dim" in n.values else tuple(range(x.ndim))
     axes = {a % x.ndim for a in ((listed,) if isinstance(listed, int) else listed)} if x.ndim else set()
@@ -79,7 +79,7 @@ def _transposed(n: TorchNodeContext, order: tuple[int, ...]) -> Any:
 
 @converter("cat.default")
 def cat(n: TorchNodeContext) -> Any:
-    """A vector without elements joins anything."""
+    """Concatenate tensors, ignoring vectors without elements."""
     parts = [n.cast(p, n.dtype) for p in n.operands("tensors") if p.shape != (0,)]
     axis = n.attr("dim")
     if not parts:
@@ -116,7 +116,7 @@ def slice_(n: TorchNodeContext) -> Any:
         n.ignore("end")
         return x
     if step == 1 and isinstance(extent, Expr) and isinstance(begin, int) and begin >= 0:
-        # What the program says of the sizes makes the slice a crop, without the limits of Python's slices.
+        # The sizes that the program declares turn the slice into a crop, without the limits of Python's slices.
         after = simple(extent - begin - count)
         if isinstance(after, int):
             widths = [(0, 0)] * x.ndim
@@ -127,7 +127,7 @@ def slice_(n: TorchNodeContext) -> Any:
 
 @converter("narrow_copy.default")
 def narrow(n: TorchNodeContext) -> Any:
-    """`length` entries of an axis."""
+    """`length` entries of an axis, from `start` on."""
     axis, length = n.axis(), n.attr("length")
     begin = n.attr("start")
     begin = begin + n["self"].shape[axis] if isinstance(begin, int) and begin < 0 else begin
@@ -136,7 +136,7 @@ def narrow(n: TorchNodeContext) -> Any:
 
 @converter("select.int")
 def select(n: TorchNodeContext) -> Any:
-    """Without the axis `dim`, at the place `index`."""
+    """The entry `index` of axis `dim`, without that axis."""
     x, index = n["self"], n.attr("index")
     axis = n.attr("dim") % x.ndim
     extent = x.shape[axis]

@@ -1,4 +1,4 @@
-"""The largest elements, and all in order."""
+"""Convert operators that sort or select the largest elements."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def topk(n: TorchNodeContext) -> Any:
 @converter("sort.default", "sort.stable")
 @by_lines
 def sort(n: TorchNodeContext) -> Any:
-    """Elements and their places before, equal ones in the order that they had."""
+    """The sorted elements and their old positions. Equal elements keep their order."""
     n.ignore("stable")
     return _in_order(n, n["self"], n.axis(), is_ascend=not n.attr("descending"))
 
 
 def _in_order(n: TorchNodeContext, x: Operand, axis: int, is_ascend: bool = True) -> list[Operand]:
-    """The elements of each line in order, and their places before."""
+    """Return the elements of each line in order, and their old positions."""
     places = n.op("argsort", x, axis=axis, is_ascend=is_ascend)
     return [n.op("gather", x, places, axis=axis), places]
 
@@ -43,14 +43,16 @@ def argsort(n: TorchNodeContext) -> Any:
 @converter("kthvalue.default")
 @by_lines
 def kth_value(n: TorchNodeContext) -> Any:
-    """The k-th smallest element of each line, and its place; k begins at 1."""
+    """The k-th smallest element of each line, and its position; k begins at 1."""
     axis, k = n.axis(), n.attr("k")
     return _entry(n, _in_order(n, n["self"], axis), axis, k - 1)
 
 
 @converter("median.default", "nanmedian.default")
 def median_of_all(n: TorchNodeContext) -> Any:
-    """The lower one of two in the middle; NaN if there is one, or without those."""
+    """The median of all elements, the lower of two in the middle. It is NaN if there is a NaN, unless NaNs are
+    ignored.
+    """
     n.values["self"] = n.reshape(n["self"], (-1,))
     return _median(n, 0, keeps=False)[0]
 
@@ -62,9 +64,10 @@ def median(n: TorchNodeContext) -> Any:
 
 
 def _median(n: TorchNodeContext, axis: int, keeps: bool) -> list[Operand]:
-    """The element in the middle of each line, and its place.
+    """Return the middle element of each line, and its position.
 
-    A NaN comes last in order. It is the median, the first one of several; `nanmedian` has the middle of the others.
+    NaNs come last in order. If there are any, the first one is the median; `nanmedian` returns the middle of the
+    others.
     """
     x = n["self"]
     extent = x.shape[axis]
@@ -86,7 +89,7 @@ def _median(n: TorchNodeContext, axis: int, keeps: bool) -> list[Operand]:
 def _entry(
     n: TorchNodeContext, parts: list[Operand], axis: int, place: Any, keeps: bool | None = None
 ) -> list[Operand]:
-    """One entry along an axis of several tensors; `keepdim` decides whether the axis stays."""
+    """Return one entry along an axis of several tensors. `keepdim` decides whether the axis stays."""
     keeps = bool(n.attr("keepdim")) if keeps is None else keeps
     entries = [n.part(x, axis, place, place + 1) for x in parts]
     return entries if keeps else [n.op("squeeze", one, axis=(axis,)) for one in entries]

@@ -111,7 +111,7 @@ def bindings_divide(state: ScheduleState, target: For | list[BlockRealize], matc
 @requirement
 def predicate_divides(state: ScheduleState, match: Subtree | None) -> Failure | None:
     """each condition of the block's predicate uses only loops around the subtree or only loops of the subtree, and the
-    latter conditions leave a box of iterations
+    conditions on loops of the subtree leave a box of iterations
     """
     if match is None or not match.divided.predicate_errors:
         return None

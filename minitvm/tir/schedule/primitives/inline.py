@@ -62,10 +62,10 @@ def _store(block: BlockRealize) -> BufferStore:
 
 @requirement
 def plain_indices(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the store's indices are constants and distinct iterators, which include all iterators that the stored value uses
+    """the store's indices are constants and distinct iterators, among them all iterators that the stored value uses
 
-    No other element of the buffer is ever written. So every read has the same constants as indices, and its value
-    follows from the other indices.
+    No other element of the buffer is ever written. Therefore every read has the same constants as indices, and its
+    other indices determine the value.
     """
     store = _store(block)
     seen: list[ex.Var] = []

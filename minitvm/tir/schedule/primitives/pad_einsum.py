@@ -315,8 +315,8 @@ def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) ->
                 with T.init(): B[vi] = T.float32(0.0)
                 B[vi] = B[vi] + A_pad[vi, vk]
 
-    The padding is filled with the neutral element of the reduction (TVM always uses 0). A padded result is copied
-    back.
+    The padding is filled with the neutral element of the reduction (TVM always uses 0). If the result is padded, a new
+    block copies its unpadded part to the old buffer.
     """
     tree = state.home(block)
     old = block.block

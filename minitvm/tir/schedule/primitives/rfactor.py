@@ -277,10 +277,11 @@ def rfactor(state: ScheduleState, match: LoopReduction, loop: tir.For, factor_ax
                 with T.init(): B[vi] = T.float32(0.0)
                 B[vi] = B[vi] + B_rf[vi, vk]
 
-    In the first block, the loop is spatial, so it can be parallelised or vectorised there. The partial results have
-    an additional dimension at `factor_axis` (counted from the end if negative). Returns the block of the partial
-    results; the handles of the block and of the loops now refer to the combination. Floating-point sums are
-    associated differently. (Suriana, Adams and Kamil, "Parallel associative reductions in Halide".)
+    In the first block, the loop is spatial, so it can be parallelised or vectorised there. The partial results have an
+    additional dimension at `factor_axis` (counted from the end if negative). Returns the block of the partial results;
+    the handles of the block and of the loops now refer to the combination. Floating-point numbers are added in a
+    different order, so the result may be rounded differently. (Suriana, Adams and Kamil, "Parallel associative
+    reductions in Halide".)
     """
     tree, block, loops = match.tree, match.block, match.loops
     assert not isinstance(match.update, str)  # registered_reducer

@@ -93,11 +93,11 @@ def same_points(state: ScheduleState, reduction_block: BlockRealize, epilogue_bl
 @requirement
 def goes_into_init(state: ScheduleState, reduction_block: BlockRealize, epilogue_block: BlockRealize) -> Failure | None:
     """the epilogue stores t or t op e without a conversion, where t is the temporary's element, op is the reduction's
-    operator (or t - e, if that is +), and e does not use t, so that (init op x1 op x2 ...) op e = (init op e) op x1 op
-    x2 ..
+    operator, and e does not use t
 
-    Any other epilogue, for example an activation or a scaling, would be applied to partial results. (TVM 0.27 does
-    that.)
+    For a sum, the epilogue may also store t - e. The step is legal, because (init op x1 op x2 op ...) op e equals
+    (init op e) op x1 op x2 op ... Any other epilogue, for example an activation or a scaling, would be applied to
+    partial results. (TVM 0.27 does that.)
     """
     store = _store(epilogue_block.block)
     kind, _ = _found(reduction_block.block)
@@ -168,7 +168,7 @@ def fuse_reduction_epilogue(state: ScheduleState, reduction_block: BlockRealize,
                 C[vi] = C[vi] + A[vi, vj]
 
     The epilogue must use the reduction's operator. Examples are a bias after a sum, or a lower bound after a maximum.
-    Floating-point sums are associated differently.
+    Floating-point numbers are added in a different order, so the result may be rounded differently.
     """
     tree = state.home(reduction_block)
     old, epilogue = reduction_block.block, epilogue_block.block
