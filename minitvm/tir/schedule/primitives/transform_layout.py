@@ -276,7 +276,8 @@ def pad_value_fits(
 def known_padding(
     state: ScheduleState, block: tir.BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
-    """if the function writes the buffer, the padding is a condition on the new indices, so that a block can write it"""
+    """if the function writes the buffer, a condition on the new indices describes the padding, so that a block can
+    write it"""
     named = named_buffer(block, buffer)
     mapping, _ = _map(index_map, named.ndim)
     _, where = _padding(mapping, named.shape)
