@@ -34,6 +34,10 @@ demo: $(STAMPS)/demo ## draw a line of text, read it with a compiled PP-OCRv4, s
 faces: $(STAMPS)/demo $(STAMPS)/faces ## find the faces in a picture with a compiled detector (PICTURE="...", FOUND=found.png)
 	$(BIN)/minitvm demo --faces $(if $(PICTURE),"$$PICTURE") --picture $(or $(FOUND),found.png)
 
+.PHONY: web
+web: $(STAMPS)/demo $(STAMPS)/faces ## build pages into build/web that read text and find faces in your browser
+	$(BIN)/minitvm web -o build/web
+
 .PHONY: test
 test: $(STAMPS)/test ## run the tests that need no special hardware (some 27 minutes on two cores of 2.8 GHz)
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -q -n 2 --dist worksteal

@@ -49,7 +49,7 @@ MACHINES: dict[str, str] = {
 # modules that its `__all__` lists.
 PLUGINS = [
     "frontends", "compat.tvm", "quantize", "tune", "export", "tools.cli", "tools.explore", "tools.film", "tools.models",
-    "tools.profile",
+    "tools.profile", "tools.web",
 ]  # fmt: skip
 
 FOUNDATION = (

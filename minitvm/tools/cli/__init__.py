@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         run,
         show,
         tune,
+        web,
     )
 
     parser = _Parser(
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         accel,
         book,
         demo,
+        web,
         models,
         info,
         lesson,
