@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from minitvm.codegen.spelling import rounded
 from minitvm.expr import Cast, DType, Expr, FloatImm, Ramp, Select, Shuffle, Var, const, find
 from minitvm.machines.opencl.codegen.statements import generate
-from minitvm.machines.opencl.codegen.vector_pieces import in_pieces
+from minitvm.codegen.vector_pieces import in_pieces
 from minitvm.reference import kernel as reference
 from minitvm.reference.strategies.expressions import exprs
 from minitvm.script import from_source

@@ -23,9 +23,11 @@ from typing import Any
 
 from ... import expr as ex
 from ...codegen.spelling import atom, is_index
+from ...codegen.vector_pieces import in_pieces, widest
 from ...errors import InternalError, Unsupported
 from ...expr.conditions import is_const
 from ...machines.simd.tile_intrinsics import SCOPE
+from ...machines.simd.vectors.lanes import MAX_LANES
 from ...target import Target
 from ...tir import nodes as tir
 from ...tir.analysis.registers import Register, registers_of
@@ -49,7 +51,31 @@ def generate(kernel: tir.PrimFunc, target: Target | None = None) -> CKernel:
 
     Raises `Unsupported` for what a CPU kernel cannot express (thread axes, barriers, vector-typed buffers).
     """
-    return _CKernel(kernel, target).emitted()
+    return _CKernel(_narrowed(kernel, target), target).emitted()
+
+
+def _narrowed(kernel: tir.PrimFunc, target: Target | None) -> tir.PrimFunc:
+    """Return the kernel with no vectors wider than the target's, which GCC would keep in memory, if it can be split."""
+    bits = getattr(target, "vector_bits", 0)
+    if not bits:
+        return kernel
+
+    def fit(x: ex.Expr) -> int:
+        dtype = x.dtype
+        # Masks have lanes of 32 bits; 16-bit floats become float32; indices are read lane by lane.
+        width = 32 if dtype.is_bool or dtype.is_half or is_index(x) else dtype.bits
+        return max(1, bits // width)
+
+    lanes = widest(kernel.body, MAX_LANES, fit)
+    for call in ex.find(kernel.body, ex.Call):
+        # Pieces are combined in the order of the lanes of one vector only if they are its halves, quarters, ...
+        pieces = call.args[0].dtype.lanes // lanes if call.op.startswith("vector_reduce_") else 1
+        if pieces & (pieces - 1):
+            return kernel
+    try:
+        return kernel.with_body(in_pieces(kernel.body, lanes)) if lanes > 1 else kernel
+    except Unsupported:
+        return kernel
 
 
 def library_text(kernels: Iterable[CKernel]) -> str:

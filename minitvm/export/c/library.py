@@ -24,7 +24,7 @@ from .memory import MEMORY
 from .recorder import CValue, Recorder, own
 from .types import lane_type, literal, physical, scalar_type, short_name, typedef
 
-INLINE = "KERNEL_INLINE"
+INLINE, APART = "KERNEL_INLINE", "KERNEL_APART"
 # The first lines of a file. Small functions are copied into their callers, also without optimisation.
 HEADERS = ("#include <stdint.h>",)
 # A vector wider than the processor's is passed in another way than by a compiler for a wider processor. That is of no
@@ -35,8 +35,10 @@ PROLOGUE = f"""\
 #endif
 #if defined(__GNUC__) && !defined({INLINE})
 #define {INLINE} static inline __attribute__((always_inline))
+#define {APART} static __attribute__((noinline))
 #elif !defined({INLINE})
 #define {INLINE} static inline
+#define {APART} static
 #endif"""
 # Lane by lane, GCC would also vectorise the loads of operands, at a cost: an instruction is one function of a header.
 _VECTOR_HEADERS = """\
@@ -60,7 +62,8 @@ _FUSED: dict[tuple[str, int], list[tuple[str, str]]] = {
         (f"defined(__aarch64__) && {_NEON}", "vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b)"),
     ],
 }
-_LARGE = {*UNARY, *BINARY, "truncdiv", "truncmod", "floordiv", "floormod"}  # too large to copy into every caller
+# Not copied into callers: GCC would keep the many constants in registers, and spill the sums of a kernel's inner loop.
+_LARGE = {*UNARY, *BINARY, "truncdiv", "truncmod", "floordiv", "floormod"}
 _PER_LANE = ("fma", "sqrt", "floor", "ceil", "trunc", "rint", "round")
 _SIGNS = ("fabs", "copysign")
 _COUNTS = {"ctpop": "popcount", "ctlz": "clz", "cttz": "ctz"}
@@ -149,7 +152,7 @@ class Library:
                 parameters.append(f"{self.type(element, lanes)} {letter}")
             operands.append(value)
         result = own(emit(*operands)).masked()
-        head = f"{'static inline' if large else INLINE} {result.type()} {full}({', '.join(parameters)}) {{"
+        head = f"{APART if large else INLINE} {result.type()} {full}({', '.join(parameters)}) {{"
         unused = [
             f"    (void){p.split()[-1]};" for p in parameters if not _mentions(recorder.lines, result, p.split()[-1])
         ]
@@ -157,7 +160,7 @@ class Library:
 
     def bits(self, source: Element, to: Element) -> str:
         """Return the name of the function that returns the bits of a scalar as another type of the same width."""
-        name = f"as_{to.name}_of_{source.name}"
+        name = f"bits_of_{source.name}_as_{to.name}"
         into, origin = scalar_type(to), scalar_type(source)
         text = f"{INLINE} {into} {name}({origin} a) {{ {into} b; __builtin_memcpy(&b, &a, sizeof b); return b; }}"
         return self.define(name, lambda: text)

@@ -39,9 +39,9 @@ REWRITES = Faults("rewrites of operations on devices", "minitvm.codegen.decompos
 REWRITES.edit("quotients of numbers below zero are truncated", "_truncated", "or low is None or low < 0", "")
 WALK = Faults("expressions on devices", "minitvm.codegen.expressions", [MASKED])
 WALK.edit("vectors with a step are contiguous", "Expressions.contiguous", "and is_const(x.stride, 1)", "")
-PIECES = Faults("vectors in pieces", "minitvm.machines.opencl.codegen.vector_pieces", [WIDE])
+PIECES = Faults("vectors in pieces", "minitvm.codegen.vector_pieces", [WIDE])
 PIECES.edit("all pieces are the first one", "_Pieces.piece", "ex.const(k * n, base.dtype)", "ex.const(0, base.dtype)")
-PIECES.edit("maxima are added up", "_Pieces.narrow", "_COMBINED[e.op](first", '_COMBINED["vector_reduce_add"](first')
+PIECES.edit("maxima are added up", "_Pieces.narrow", "map(_COMBINED[e.op]", 'map(_COMBINED["vector_reduce_add"]')
 PIECES.edit(
     "a piece is stored before others are read",
     "_Pieces.store",

@@ -29,7 +29,7 @@ from ...gpu.codegen.index_width import index_dtype
 from .expressions import OpenCLExpressions
 from .library import put
 from .types import LANES, array_type, memory_type, value_type
-from .vector_pieces import in_pieces, widest
+from ....codegen.vector_pieces import in_pieces, widest
 
 _WORD = ex.DType("int64")
 _WIDEST_BITS = 256  # of a value, where the target has no wider vectors

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .... import expr as ex
-from ....errors import Unsupported
-from ....expr.conditions import is_const
-from ....tir.nodes import BufferLoad, BufferStore, LetStmt, Seq, Stmt
-from ...simd.transform.vector_reductions import REDUCTIONS
+from .. import expr as ex
+from ..errors import Unsupported
+from ..expr.conditions import is_const
+from ..tir.nodes import BufferLoad, BufferStore, LetStmt, Seq, Stmt
 
-_COMBINED: dict[str, Any] = {intrinsic: kind for kind, intrinsic in REDUCTIONS.items()}
+_COMBINED: dict[str, Any] = {
+    "vector_reduce_add": ex.Add, "vector_reduce_mul": ex.Mul, "vector_reduce_max": ex.Max, "vector_reduce_min": ex.Min
+}  # fmt: skip
 
 
 def widest(body: Stmt, lanes: int, fit: Callable[[ex.Expr], int]) -> int:
@@ -115,10 +116,12 @@ class _Pieces:
     def narrow(self, e: Any) -> Any:
         """Return an expression that is not wide itself, after dividing the wide expressions in it into pieces."""
         if isinstance(e, ex.Call) and e.op in _COMBINED and self.is_wide(e.args[0]):
-            first, *others = [self.piece(e.args[0], k) for k in range(self.count(e.args[0]))]
-            for other in others:
-                first = _COMBINED[e.op](first, other)
-            return ex.replace(e, args=(first,))
+            pieces = [self.piece(e.args[0], k) for k in range(self.count(e.args[0]))]
+            while len(pieces) > 1:  # halves, as a vector's lanes are combined; an odd number keeps its middle piece
+                half = len(pieces) // 2
+                tops = pieces[len(pieces) - half :]
+                pieces = [*map(_COMBINED[e.op], pieces[:half], tops), *pieces[half : len(pieces) - half]]
+            return ex.replace(e, args=(pieces[0],))
         if isinstance(e, ex.Shuffle):
             return ex.replace(e, vectors=self.operands(e))
         return ex.map_children(e, self.narrow)
