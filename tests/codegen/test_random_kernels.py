@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.codegen.spelling import rounded
+from minitvm.codegen.vector_pieces import in_pieces
 from minitvm.expr import Cast, DType, Expr, FloatImm, Ramp, Select, Shuffle, Var, const, find
 from minitvm.machines.opencl.codegen.statements import generate
-from minitvm.codegen.vector_pieces import in_pieces
 from minitvm.reference import kernel as reference
 from minitvm.reference.strategies.expressions import exprs
 from minitvm.script import from_source

@@ -32,7 +32,7 @@ _KEYWORDS = """
 """
 RESERVED = frozenset(_KEYWORDS.split())
 # The names of types and of the library's functions: no variable may have one.
-_TAKEN = re.compile(r"_.*|MINITVM\w*|u?int\w+_t|(.*_)?(b1|[iu](8|16|32|64)|f(16|32|64)|bf16)(x\d+)?(_\w+)?")
+_TAKEN = re.compile(r"_.*|KERNEL_\w*|u?int\w+_t|(.*_)?(b1|[iu](8|16|32|64)|f(16|32|64)|bf16)(x\d+)?(_\w+)?")
 _OPERATORS = {ex.Add: "+", ex.Sub: "-", ex.Mul: "*"}
 _FOLDED = ("pow", "shl", "shr")  # operations that are another function for a constant second operand
 

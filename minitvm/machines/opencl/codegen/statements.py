@@ -19,6 +19,7 @@ from typing import Any
 
 from .... import expr as ex
 from ....codegen.spelling import atom, is_index
+from ....codegen.vector_pieces import in_pieces, widest
 from ....expr.conditions import is_const
 from ....target import Target
 from ....tir import nodes as tir
@@ -29,7 +30,6 @@ from ...gpu.codegen.index_width import index_dtype
 from .expressions import OpenCLExpressions
 from .library import put
 from .types import LANES, array_type, memory_type, value_type
-from ....codegen.vector_pieces import in_pieces, widest
 
 _WORD = ex.DType("int64")
 _WIDEST_BITS = 256  # of a value, where the target has no wider vectors

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from minitvm import build, strategy, te, topi
-from minitvm.expr import Call, Expr, walk
 from minitvm.codegen.vector_pieces import in_pieces
+from minitvm.expr import Call, Expr, walk
 from minitvm.reference import kernel as kernel_reference
 from minitvm.target import Target
 from minitvm.te import create_prim_func
