@@ -32,7 +32,7 @@ from minitvm.tools.cli.explore import static_page  # noqa: E402
 PARTS: dict[str, tuple[str, ...]] = {
     "Use": (
         "docs/using.md", "docs/torch.md", "docs/cuda.md", "docs/opencl.md", "docs/accel.md", "docs/tuning.md",
-        "docs/artifacts.md", "docs/deploy.md", "docs/environment.md", "docs/benchmarks.md",
+        "docs/artifacts.md", "docs/deploy.md", "docs/browser.md", "docs/environment.md", "docs/benchmarks.md",
     ),
     "Understand": (
         "docs/levels.md", "docs/book.md", "docs/architecture.md", "docs/semantics.md", "docs/oracle.md",
