@@ -1,4 +1,4 @@
-"""Exercise 00: know the ledger without running the program.
+"""Exercise 00: compute the counts of the ledger without running the program.
 
 This is the program of the lesson, where A has m rows and k columns, and B has k rows and n columns:
 
@@ -12,7 +12,7 @@ Write `counts(m, n, k)`. It returns a dictionary with exactly these four entries
 you compute with a formula in m, n and k. A size may be 0 or a million, so do not count in a loop.
 
     "multiplies"   how many multiplications of data are done
-    "adds"         how many additions of data are done (T.max is not one, and neither is counting a loop up)
+    "adds"         how many additions of data are done (T.max is not an addition, and loop counters do not count)
     "loads"        how many elements are read, from all buffers together
     "stores"       how many elements are written
 
@@ -25,5 +25,5 @@ from __future__ import annotations
 
 
 def counts(m: int, n: int, k: int) -> dict[str, int]:
-    """What `three_loops(m, n, k)` does, in numbers."""
+    """The number of operations, loads and stores in `three_loops(m, n, k)`."""
     raise NotImplementedError("counts(m, n, k): the text at the top says what is wanted")

@@ -24,10 +24,11 @@ from minitvm.events import Listener, Loop
 # %% [markdown]
 # ## The program
 #
-# A is 2 x 4, B is 4 x 3, so Y is 2 x 3. They are tiny, so that we can look at every element.
+# A is 2 x 4, B is 4 x 3, so Y is 2 x 3. These matrices are tiny, so we can look at every element.
 #
-# The text below is TVMScript: it uses Python's syntax, but it is another language. `T.Buffer((2, 4), "float32")` is an
-# array of that shape. `T.grid(2, 3)` is two loops, one inside the other. That is all you need to know.
+# The text below is TVMScript: it uses Python's syntax, but it is another language. `T.Buffer((2, 4), "float32")`
+# declares an array with 2 rows and 4 columns. `T.grid(2, 3)` stands for two loops, one inside the other. You do not
+# need to know more about TVMScript today.
 
 # %%
 m, n, k = 2, 3, 4
@@ -120,16 +121,17 @@ print("the picture:", touches.save("touches"))
 # and so will our programs in later lessons.
 #
 # Now look at A and B. Each element of A is loaded three times, once for each column of Y, and each element of B is
-# loaded twice, once for each row of Y. In such a small program that does not matter. But with a thousand rows and
-# columns, every element is loaded a thousand times, and those loads take most of the time.
+# loaded twice, once for each row of Y. In such a small program these repeated loads do not matter. But with a thousand
+# rows and columns, every element is loaded a thousand times, and the loads take most of the time.
 #
 # ## The ledger
 #
 # Nearly every lesson ends with this table, which we call the *ledger*. Some of its rows need an explanation:
 #
 # - *loaded again* counts the loads of elements that were loaded before, and *stored again* counts the same for stores;
-# - *bytes moved by a cache* counts the bytes that a toy cache would fetch from memory. It has 16 lines of 64 bytes. A
-#   program that reads memory in order makes it fetch few bytes, because each line that arrives is used completely;
+# - *bytes moved by a cache* counts the bytes that a toy cache would fetch from memory. This cache has 16 lines of 64
+#   bytes. If a program reads memory in order, the cache fetches few bytes, because the program uses every element of a
+#   line that was fetched;
 # - *time interpreted* is the time that the interpreter took. Compiled code is far faster.
 
 # %%
@@ -146,15 +148,15 @@ larger = {f"{size} x {size} x {size}": (size, size, size) for size in (8, 16, 24
 ledger.show({name: ledger.measure(example.three_loops(*s), *example.inputs(*s)) for name, s in larger.items()})
 
 # %% [markdown]
-# Compare the first two columns. The side doubles from 8 to 16, and the multiplies grow from 512 to 4,096, which is
-# eight times as many. The reason is that there are m * n * k multiplies, and all three sizes have doubled. The bytes
-# that the cache moves grow even faster, from 832 to 280,576: the small matrices still fit into the cache, and the
-# larger ones do not.
+# Compare the first two columns. The side of the matrices doubles from 8 to 16, and the number of multiplies grows from
+# 512 to 4,096, which is eight times as many. The reason is that there are m * n * k multiplies, and m, n and k have all
+# doubled. The bytes that the cache moves grow even faster, from 832 to 280,576: the small matrices still fit into the
+# cache, and the larger ones do not.
 #
 # ## Your turn
 #
-# The ledger has to run the program to count its operations. Can you find the numbers *without* running it? A compiler
-# has to do that, because it must decide how to compile a program before the program can run.
+# The ledger has to run the program to count its operations. Can you find the numbers *without* running the program? A
+# compiler has to find them in that way, because it must decide how to compile a program before the program can run.
 #
 #     minitvm lesson 00 --start     (writes exercise_00.py, for you to fill in)
 #     minitvm lesson 00 --check

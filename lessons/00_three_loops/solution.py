@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def counts(m: int, n: int, k: int) -> dict[str, int]:
-    """What `three_loops(m, n, k)` does, in numbers.
+    """The number of operations, loads and stores in `three_loops(m, n, k)`.
 
     Every element of Y is stored once to begin with, once in each round of r, and once at the end. A round of r loads
     Y, A and B; the last statement loads Y and bias.

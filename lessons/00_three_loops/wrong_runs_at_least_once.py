@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def counts(m: int, n: int, k: int) -> dict[str, int]:
-    """What `three_loops(m, n, k)` does, in numbers."""
+    """The number of operations, loads and stores in `three_loops(m, n, k)`."""
     k = max(k, 1)
     elements = m * n
     return {

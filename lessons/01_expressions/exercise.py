@@ -13,8 +13,8 @@ Write one space on each side of an operator, and no other spaces. The text must
   1. give the same tree when it is read again: `tiny.read(to_text(e)) == e`, and
   2. have no pair of parentheses that could be left out.
 
-These are Python's rules. `*` and `//` are equally strong; `+` and `-` are equally strong, too, and weaker than those
-two. Operators of the same strength group from the left: `a - b - c` is `(a - b) - c`.
+These are Python's rules. `*` and `//` are equally strong; `+` and `-` are equally strong, too, and weaker than `*` and
+`//`. Operators of the same strength group from the left: `a - b - c` is `(a - b) - c`.
 
 Here is a hint: write a helper with a second parameter, the strength of the surrounding operator. It puts parentheses
 around weaker operators. Note that the left and the right operand do not follow the same rule.

@@ -30,7 +30,7 @@ address = i * 4 + r
 print(address)
 
 # %% [markdown]
-# That is hard to read. Here is the same tree as a drawing, with each operator above its operands.
+# The printed tree is hard to read. Here is the same tree as a drawing, with each operator above its operands.
 
 # %%
 print(tiny.drawing(address))
@@ -42,8 +42,9 @@ print(tiny.drawing(address))
 #
 # ## Text to tree is easy, tree to text is not
 #
-# Python can parse such text for us, because its rules are the ones that we want. `*` and `//` bind more tightly than
-# `+` and `-`. Operators that bind equally tightly group from the left, so `a - b - c` means `(a - b) - c`.
+# Python can turn such a text into a tree for us, because its rules of precedence are the ones that we want. `*` and
+# `//` bind more tightly than `+` and `-`. Operators that bind equally tightly group from the left, so `a - b - c` means
+# `(a - b) - c`.
 
 # %%
 for text in ("i * 4 + r", "i * (4 + r)", "a - b - c", "a - (b - c)", "a * (b // c)"):
@@ -113,9 +114,9 @@ for e in (substitute(address, {i: full.const(2)}), address // 4, address % 4, (a
     print(f"{e!s:<20} ->  {arith.simplify(e, ranges)}")
 
 # %% [markdown]
-# The second line says that `(i * 4 + r) // 4` is just `i`: dividing the address by the length of a row gives the row
-# back. That is only true because r is less than 4. Such divisions appear whenever loops are split and fused, as in
-# lesson 03, and a compiler that cannot simplify them writes slow code.
+# The second line says that `(i * 4 + r) // 4` is just `i`: dividing the address by the length of a row gives the number
+# of the row. This simplification is only correct because r is less than 4. Such divisions appear whenever loops are
+# split and fused, as in lesson 03, and a compiler that cannot simplify them writes slow code.
 #
 # The operator `==` on expressions also builds a tree, because whether i equals r is not known until the program runs.
 # To find out whether two trees are equal, you call `structural_equal`.
@@ -131,9 +132,9 @@ print("the same tree?   ", structural_equal(i * 4 + r, i * 4 + r), structural_eq
 #
 # ## The ledger
 #
-# How much arithmetic is needed just to find the elements? Our example loads and stores through indices such as `A[i,
-# r]`, and each of them needs an address. We write down the address expression of each buffer, count its operators by
-# walking the tree, and multiply by the number of accesses that the interpreter counted.
+# How much arithmetic is needed just to find the elements? Our example loads and stores elements such as `A[i, r]`, and
+# for each load and store it must compute an address. We write down the address expression of each buffer, count its
+# operators by walking the tree, and multiply by the number of accesses that the interpreter counted.
 
 # %%
 m, n, k = 2, 3, 4
@@ -144,7 +145,7 @@ addresses = {"A": i * k + r, "B": r * n + j, "bias": j, "Y": i * n + j}
 
 
 def times_executed(kind: type) -> int:
-    """How many operators of a kind are computed for all addresses together, if each is computed anew."""
+    """How many operators of a kind are computed for all addresses together, if each access computes its own."""
     return sum(
         (counted.loads[name] + counted.stores[name]) * sum(type(item) is kind for item in walk(e))
         for name, e in addresses.items()
@@ -166,9 +167,9 @@ ledger.show(
 
 # %% [markdown]
 # The first row counts 24 multiplies of data, and the row `address multiplies` counts 114. So the program multiplies
-# nearly five times as often to find its data as to compute with them. Most of those 114 repeat earlier ones: for
-# example, `i * 4` does not change while `r` runs. A compiler that has the address as a tree can see that, and computes
-# `i * 4` once.
+# nearly five times as often to find its data as to compute with them. Most of those 114 multiplies repeat an earlier
+# one: for example, `i * 4` does not change while `r` runs. A compiler that has the address as a tree can find such
+# repetitions, and then computes `i * 4` only once.
 #
 # ## Your turn
 #

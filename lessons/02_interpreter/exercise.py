@@ -8,8 +8,8 @@ Write `run(stmt, variables, arrays)`, which executes a statement. It returns not
 
 A `For` of any kind runs its body with `var` equal to start, start + 1, ..., start + extent - 1, in this order. If the
 extent is 0, the body does not run at all. `start` and `extent` are expressions, and you evaluate them once, before the
-first iteration. Do not change `variables`: after a loop, its variable has the same value as before the loop, or none if
-it had none.
+first iteration. Do not change `variables`: after a loop, its variable has the same value as before the loop, or no
+value if it had none before.
 
 If `run` reaches a statement of any other kind, it must raise `Unsupported(...)` with a text that names the class of the
 statement. An interpreter that silently skipped unknown statements would compute wrong results.
@@ -18,7 +18,7 @@ statement. An interpreter that silently skipped unknown statements would compute
 call these two functions of lessons/values.py:
 
     value(e, variables, arrays)                  the value of an expression
-    place(buffer, indices, variables, arrays)    the index of an element, as NumPy takes it; refuses one out of bounds
+    place(buffer, indices, variables, arrays)    the index of an element for NumPy; refuses an index out of bounds
 
 Check it with: minitvm lesson 02 --check
 """
@@ -34,5 +34,5 @@ from minitvm.tir.nodes import Buffer, BufferStore, For, Seq, Stmt  # noqa: F401
 
 
 def run(stmt: Stmt, variables: dict[Var, int], arrays: dict[Buffer, np.ndarray]) -> None:
-    """Do what the statement says."""
+    """Execute the statement."""
     raise NotImplementedError("run(stmt, variables, arrays): the text at the top says what is wanted")

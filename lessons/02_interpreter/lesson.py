@@ -5,7 +5,8 @@
 # Such a program is called an interpreter. It may be slow, but it must be simple enough that you can check it by reading
 # it.
 #
-# Everything else in minitvm is judged by its interpreters. Today we look inside one, and you write half of it.
+# minitvm's interpreters are the judges of everything else in minitvm. Today we look inside an interpreter, and you
+# write half of it.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -26,8 +27,9 @@ from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, Seq, Stmt, root
 # %% [markdown]
 # ## A program is a tree of statements
 #
-# In the last lesson expressions were trees. Statements are trees as well. Three kinds are enough for many programs:
-# `BufferStore` writes an element, `Seq` runs one statement after another, and `For` runs a statement many times.
+# In the last lesson expressions were trees. Statements are trees as well. Three kinds of statement are enough for many
+# programs: `BufferStore` writes an element, `Seq` runs one statement after another, and `For` runs a statement many
+# times.
 #
 # This program adds to each element of A the element before it:
 
@@ -51,8 +53,8 @@ print(loop)
 print(inspect.getsource(values.value))
 
 # %% [markdown]
-# Its arguments are the expression, the values of the variables that are in scope, and the arrays. Let us call it by
-# hand for the first two iterations of the loop above:
+# The arguments of `value` are the expression, the values of the variables that are in scope, and the arrays. Let us
+# call `value` by hand for the first two iterations of the loop above:
 
 # %%
 memory = {A: np.array([1, 1, 1, 1, 1], "int32")}
@@ -125,9 +127,9 @@ except ExecutionError as error:
 # The interpreter stops at the first read, `A[i]` with i = 1, because nothing has written that element. The last line
 # names the cure: pass `inout=['A']` if A is meant to have values at the start.
 #
-# Third, an interpreter must refuse nodes that it does not know. That is why the function `value` above ends with
-# `raise Unsupported`. Without this line, it would silently return `None` when it meets a kind of node that was added
-# later.
+# Finally, an interpreter must refuse nodes that it does not know. That is why the function `value` above ends with
+# `raise Unsupported`. Suppose that minitvm gets a new kind of node later. Without this line, `value` would silently
+# return `None` for such a node.
 #
 # ## The second half is yours
 #
@@ -157,8 +159,8 @@ print("\nkinds of statement:", ", ".join(sorted(kinds)))
 #
 # ## The ledger
 #
-# The ledger does not count loads and stores of a register, because they cost next to nothing. Compare the two columns.
-# The first one is the program of lesson 00.
+# The ledger does not count loads and stores of a register, because register accesses cost next to nothing. Compare the
+# two columns. The first column counts the program of lesson 00.
 
 # %%
 args = example.inputs(m, n, k)
@@ -174,9 +176,10 @@ ledger.show(
 # because the sum is kept in a register until it is complete. The arithmetic is the same in both columns, 24 multiplies
 # and 30 adds.
 #
-# The last row shows that the interpreter is slow. It therefore also has a fast mode. If the iterations of a loop do not
-# depend on each other, this mode runs many of them at once with NumPy, and it computes exactly the same bits. Here are
-# the times of both modes, and of NumPy alone, for the program of lesson 00 with 32 x 32 x 32:
+# The last row shows that the interpreter is slow. For this reason the interpreter also has a fast mode. If the
+# iterations of a loop do not depend on each other, this mode runs many of them at once with NumPy, and it computes
+# exactly the same bits. Here are the times of both modes, and of NumPy alone, for the program of lesson 00 with m = n =
+# k = 32:
 
 # %%
 args = example.inputs(32, 32, 32)

@@ -11,7 +11,7 @@ from minitvm.tir.nodes import Buffer, BufferStore, For, Seq, Stmt
 
 
 def run(stmt: Stmt, variables: dict[Var, int], arrays: dict[Buffer, np.ndarray]) -> None:
-    """Do what the statement says."""
+    """Execute the statement."""
     if isinstance(stmt, BufferStore):
         where = place(stmt.buffer, stmt.indices, variables, arrays)
         arrays[stmt.buffer][where] = value(stmt.value, variables, arrays)

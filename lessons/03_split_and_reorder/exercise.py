@@ -13,16 +13,16 @@ It returns two nested loops that run the body for the same values of i, in the s
 
     1. Both loops are serial, and their variables are named after the old one: i_0 outside, i_1 inside (for a loop over
        row, row_0 and row_1).
-    2. If `factor` does not divide n, the last iteration of i_0 would go too far. Then the body is inside one `If` that
-       runs it only if the value is less than n.
-    3. If `factor` divides n there is no `If`, because it would cost time in every iteration.
+    2. If `factor` does not divide n, the last iteration of i_0 would go too far. Then the body is inside one `If`,
+       which runs the body only if i_0 * factor + i_1 is less than n.
+    3. If `factor` divides n, there is no `If`, because a condition costs time in every iteration.
 
 What you need:
 
     loop.var, loop.extent, loop.body     the parts of a For; int(loop.extent) is n
     Var("i_0")                           a new variable
-    substitute(body, {var: expression})  the body with an expression in place of a variable; it makes a new tree
-    If(condition, stmt)                  and conditions are made by `<` on expressions
+    substitute(body, {var: expression})  a new tree: the body with the expression instead of the variable
+    If(condition, stmt)                  a statement with a condition; `a < b` on expressions builds a condition
     For(var, const(0), const(n), ForKind.SERIAL, body)
 
 Check it with: minitvm lesson 03 --check

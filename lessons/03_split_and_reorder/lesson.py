@@ -21,14 +21,15 @@ from minitvm.script import tir as T
 # ## Blocks
 #
 # To change the order of the loops, minitvm needs the example in a form with *blocks*. A block holds the computation of
-# one element. It does not use the loop variables directly. It has its own *iterators*, here `vi`, `vj` and `vr`, and it
-# declares what kind each of them is:
+# one element. The block does not use the loop variables directly. It has its own *iterators*, here `vi`, `vj` and `vr`,
+# and it declares what kind each of them is:
 #
-# - S means *spatial*: each value of the iterator belongs to another element of the result, for example another row;
+# - S means *spatial*: each value of the iterator belongs to a different part of the result, for example to a different
+#   row;
 # - R means *reduction*: all values of the iterator contribute to the same sum.
 #
 # So `"SSR"` below declares that `vi` and `vj` are spatial and `vr` is a reduction. The loops around the block only
-# determine the order in which it runs.
+# determine the order in which the block computes the elements.
 
 # %%
 program = example.blocks(32, 32, 32)
@@ -42,7 +43,8 @@ program.show()
 #
 # The innermost loop runs over `r`. From one iteration to the next, `A[vi, vr]` moves to the next element of a row. That
 # element is usually in the cache already, because a cache fetches 64 bytes (16 elements) at a time. But `B[vr, vj]`
-# moves down a column. It jumps over a whole row each time, so it uses only 4 of the 64 bytes that the cache fetches.
+# moves down a column. Each step jumps over a whole row of B, so the program uses only 4 of the 64 bytes that the cache
+# fetches.
 #
 # If `j` were the innermost loop, `B[vr, vj]` and `C[vi, vj]` would both walk along a row. A `Schedule` is an object
 # that holds a program and changes it step by step. Its step `reorder` changes the order of the loops:
@@ -62,7 +64,7 @@ print("\n".join(reordered.script().splitlines()[5:8]))
 args = example.inputs(32, 32, 32)
 counted = {"i j r": ledger.measure(program, *args), "i r j": ledger.measure(reordered, *args)}
 predict(
-    "In the order i j r the cache fetches more bytes than in the order i r j. How many times more?",
+    "In the order i j r the cache fetches more bytes than in the order i r j. How many times as many?",
     round(counted["i j r"].lines_fetched / counted["i r j"].lines_fetched),
 )
 for name, entry in counted.items():
@@ -70,8 +72,8 @@ for name, entry in counted.items():
 
 # %% [markdown]
 # Both orders load 100,352 elements. But the cache moves 2,240,640 bytes in the order `i j r` and only 147,584 bytes in
-# the order `i r j`, about 15 times less. The reason is B: once it is read along its rows, all 16 elements of a fetched
-# line are used before the line leaves the cache.
+# the order `i r j`, about one fifteenth. The reason is B: if the program reads B along its rows, all 16 elements of a
+# fetched line are used before the line leaves the cache.
 #
 # You can watch this in two films of a smaller product, 2 x 8 times 8 x 8. An element that is read is blue, an element
 # that is written is orange, elements in a cache of 8 lines are green, and an element that had to be fetched is red.
@@ -123,7 +125,7 @@ print(first_loops(7, 4))
 # incomplete last piece like this is called a *tail*. The new line, `T.where(i_0 * 4 + i_1 < 7)`, is a condition on the
 # block: the block runs only if the condition holds. If you forgot the condition, the program would write beyond the end
 # of C. If you rounded 7 / 4 down to 1 instead of up to 2, the last 3 rows would never be computed. Tails cause many of
-# a compiler's problems, and in the exercise below you write one.
+# a compiler's problems, and in the exercise below you handle one yourself.
 #
 # Splitting alone does not change the order of the work. To get tiles, you split first and then reorder:
 
@@ -168,8 +170,8 @@ except ScheduleError as error:
     print(error)
 
 # %% [markdown]
-# A schedule also refuses a step that would change the result. In the next program each iteration reads an element that
-# an earlier iteration wrote, namely the one of the previous row and the next column:
+# A schedule also refuses a step that would change the result. In the next program, each iteration reads an element that
+# an earlier iteration wrote: the element in the previous row and the next column.
 
 
 # %%
@@ -191,13 +193,13 @@ except ScheduleError as error:
 # %% [markdown]
 # The error marks the read and the write in the program. The line `found` names two iterations that both touch
 # `A[1, 1]`: iteration (i=0, j=1) writes it and iteration (i=1, j=0) reads it. If `j` were the outer loop, the read
-# would come first and find the old value. Because minitvm refuses such steps, you can share the work: you choose the
-# order, and minitvm proves that the result stays the same.
+# would come first and find the old value. Because minitvm refuses such steps, you and minitvm can share the work: you
+# choose the order of the loops, and minitvm proves that the result stays the same.
 #
 # ## The ledger
 #
-# The last row of this ledger is the time of compiled code, for matrices of 256 x 256, on one thread. `minitvm.build`
-# compiles the loops in exactly the order in which they are written.
+# The last row of this ledger shows how long the compiled code takes for 256 x 256 matrices on one thread.
+# `minitvm.build` compiles the loops in exactly the order in which they are written.
 
 
 # %%
@@ -219,17 +221,18 @@ ledger.show({name: {**entry.lesson_rows(), "time compiled, 256": compiled(name)}
 
 # %% [markdown]
 # Compare the first two columns. The multiplies, loads and stores are the same, but the last row shows that the order
-# `i r j` is many times as fast. Part of the gain comes from the cache, which moves fewer bytes. Another part comes from
-# vector instructions: neighbours in memory can now be computed together, because `j` runs along the rows of B and C.
+# `i r j` is many times as fast as the order `i j r`. Part of the gain comes from the cache, which moves fewer bytes.
+# Another part comes from vector instructions: neighbours in memory can now be computed together, because `j` runs along
+# the rows of B and C.
 #
 # Now compare the second and third columns. The tiled program moves the fewest bytes in our toy cache (45,184), but
 # compiled code gains little or nothing from the tiles. The reason is that a real cache is much larger than the toy, so
 # all of B fits into it. Counting shows you which schedules are worth trying, and only a measurement shows which one is
 # faster.
 #
-# The rows for loads and stores have not changed at all, so there is more to save: C is still loaded and stored in every
-# iteration. A tile that is small enough for the *registers* avoids that. minitvm chooses such tiles automatically, as
-# you will see at the end of lesson 04.
+# The loads and stores are the same in all three columns, so there is more to save: C is still loaded and stored in
+# every iteration. A tile that is small enough for the *registers* avoids these loads and stores. minitvm chooses such
+# tiles automatically, as you will see at the end of lesson 04.
 #
 # ## Your turn
 #

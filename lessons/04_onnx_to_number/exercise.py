@@ -18,7 +18,8 @@ Write
                                x[i] is an element of x, and te.maximum(a, b) and te.minimum(a, b) are the larger and the
                                smaller of two values
 
-Do not derive one from the other: the check compares them, and then compiles a model that uses your operator.
+Do not derive one function from the other: the check compares their results, and then compiles a model that uses your
+operator.
 
 Check it with: minitvm lesson 04 --check
 """
@@ -34,11 +35,11 @@ from minitvm.reference.operators.table import operator
 
 @operator("lesson.capped_relu")
 def meaning(x: np.ndarray, bias: np.ndarray, cap: float) -> np.ndarray:
-    """What the operator means."""
+    """The meaning of the operator, on NumPy arrays."""
     raise NotImplementedError("meaning(x, bias, cap): the text at the top says what is wanted")
 
 
 @register("lesson.capped_relu", pattern=Pattern.BROADCAST, override=True)
 def compute(x: te.Tensor, bias: te.Tensor, *, cap: float) -> te.Tensor:
-    """The same as a tensor expression."""
+    """The operator as a tensor expression."""
     raise NotImplementedError("compute(x, bias, *, cap): the text at the top says what is wanted")

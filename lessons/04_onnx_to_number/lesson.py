@@ -98,12 +98,12 @@ compare("fused graph", reference.graph.run(fused, {"A": a})[0])
 # name for a matrix product.) The name also shows that the compiler has *packed* B, which means that it has stored its
 # elements in another order. It can do this once, before the first run, because B is a constant. The packed B has the
 # shape [panel, k, column], where a panel is a group of neighbouring columns that fill one vector. Kernels read B in
-# just this order, so they read memory from start to end.
+# exactly this order, so they read the memory of B from start to end.
 #
 # ## 2. Tensor expressions: a formula for each element
 #
 # A tensor expression is a formula for each element of a tensor. It has no loops, no order and no memory. For example,
-# `sum(..., axis=[k])` below adds up over k, but does not determine in which order.
+# `sum(..., axis=[k])` below adds up the products for all k, but does not determine the order of the additions.
 
 # %%
 OPERATOR = "dense_packed_add_relu"
@@ -144,7 +144,7 @@ picture = drawings.cells(
 print("the picture:", picture.save("packed"))
 
 # %% [markdown]
-# The four lines that define tensors are the whole computation. In the line of `dense`, the index
+# The four lines that define tensors are the whole computation. In the line for `dense`, the index
 # `p1[i1 // 16, k, i1 % 16]` finds column i1 of B in the packed array: the panel is `i1 // 16`, and the column inside
 # the panel is `i1 % 16`. (If the vectors of your machine are shorter, you see a smaller number instead of 16.)
 #
@@ -164,8 +164,9 @@ compare("tir", y)
 # before they are read.
 #
 # Then the program is *scheduled*: steps such as `split` and `reorder` change its loops. You did this by hand in lesson
-# 03. Here a part of minitvm called a *strategy* chooses the steps. It knows how wide the vectors of your machine are
-# and how many registers it has. Each step is recorded, so you can read the steps and run them again:
+# 03. Here a part of minitvm called a *strategy* chooses the steps. The strategy knows how wide the vectors of your
+#     machine are and how many registers the machine has. Each step is recorded, so you can read the steps and run them
+#     again:
 
 # %%
 scheduled = minitvm.lower(model, stop_at="schedule")[OPERATOR]
@@ -177,12 +178,12 @@ reference.tir.run(scheduled, a, packed, bias, y)
 compare("schedule", y)
 
 # %% [markdown]
-# These are the first eight steps. For example, `compute_inline` puts the formula of `T_add` into the place where its
-# value is used, so the buffer `T_add` disappears.
+# The output shows the first eight steps. For example, `compute_inline` puts the formula of `T_add` into the place where
+# its value is used, so the buffer `T_add` disappears.
 #
 # ## 4. Kernels
 #
-# At the next level, blocks have disappeared. Buffers have only one dimension, and loops that the schedule marked as
+# At the next level there are no blocks any more. Buffers have only one dimension, and loops that the schedule marked as
 # unrolled or vectorised have become statements on vectors. `T.Ramp(first, step, count)` is a vector of `count` indices,
 # so `p1[T.Ramp(0, 1, 16)]` loads 16 neighbours at once. These statements are close to the instructions of a processor.
 # The width of the vectors depends on your processor.
@@ -195,9 +196,9 @@ reference.kernel.run(module, a, packed, bias, y)
 compare("kernel", y)
 
 # %% [markdown]
-# The program is now shorter than its loops were. For each value of `ax2`, which is k, it loads one vector of B and adds
-# its product with an element of A to a vector of sums, once for each of the two rows. The sums are in `dense_local`,
-# whose scope "local" means registers.
+# This program is shorter than the program at the level `tir`. For each value of `ax2`, which is k, it loads one vector
+# of B. For each of the two rows, it multiplies this vector by an element of A and adds the product to a vector of sums.
+# The sums are in `dense_local`, whose scope "local" means registers.
 #
 # ## 5. Source, executable, number
 #
@@ -241,8 +242,8 @@ print("Y[0, 0] =", run(a)[0, 0])
 #
 # Suppose that you invent a new kind of layer. The compiler needs two functions from you. The first defines the
 # *meaning* of the operator in NumPy, and the reference interpreter uses it. The second defines the same operator as a
-# tensor expression, from which minitvm derives the loops, the schedule and the kernel. You must write the two
-# independently. Then a mistake in one of them makes the results differ, and the comparison finds it.
+# tensor expression, from which minitvm derives the loops, the schedule and the kernel. You must write the two functions
+# independently. Then a mistake in one of them makes the results differ, and a comparison of the results finds it.
 
 
 # %%

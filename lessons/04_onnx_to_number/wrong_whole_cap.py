@@ -11,14 +11,14 @@ from minitvm.reference.operators.table import operator
 
 @operator("lesson.capped_relu")
 def meaning(x: np.ndarray, bias: np.ndarray, cap: float) -> np.ndarray:
-    """What the operator means."""
+    """The meaning of the operator, on NumPy arrays."""
     cap = int(cap)
     return np.clip(x + bias, np.float32(0), np.float32(cap))
 
 
 @register("lesson.capped_relu", pattern=Pattern.BROADCAST, override=True)
 def compute(x: te.Tensor, bias: te.Tensor, *, cap: float) -> te.Tensor:
-    """The same as a tensor expression."""
+    """The operator as a tensor expression."""
     return te.compute(
         x.shape,
         lambda *i: te.minimum(te.maximum(x[i] + bias[i[-1]], 0.0), te.const(float(int(cap)), x.dtype)),

@@ -23,5 +23,5 @@ from __future__ import annotations
 
 
 def keeps(written: tuple[int, ...], read: tuple[int, ...], order: tuple[int, ...]) -> bool:
-    """Whether loops nested in `order` do the same as in the order (0, 1, 2)."""
+    """Whether loops nested in `order` compute the same A as loops nested in the order (0, 1, 2)."""
     raise NotImplementedError("keeps(written, read, order): the text at the top says what is wanted")

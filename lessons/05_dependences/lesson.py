@@ -74,7 +74,7 @@ print("\n".join(program.script().splitlines()[-6:]))
 
 # %%
 class Diary(Listener):
-    """Pairs of iterations of loops i and j that touch one element of A, one of them storing."""
+    """Records each pair of iterations (i, j) that touch the same element of A, if at least one of them writes it."""
 
     def __init__(self) -> None:
         self.now: dict[str, int] = {}
@@ -135,8 +135,9 @@ assert distances(program) == {(1, -1)}
 # reads an element that has not been written yet.
 #
 # Two films show this. Orange squares have been written, and grey squares have not. The blue square is the element that
-# is being read. Look at its colour just before it turns blue. If i is the outer loop, it is orange, except in the first
-# row and in the last column. If j is the outer loop, it is still grey, because its new value is written too late.
+# is being read. Look at the colour of a square just before it turns blue. If i is the outer loop, the square is orange,
+# except in the first row and in the last column. If j is the outer loop, the square is still grey, because the new
+# value of its element is written too late.
 
 # %%
 
@@ -164,8 +165,8 @@ for order in (i_outside, j_outside):
 #
 # What if `written - read` is negative from the start? For example, (0, 1) - (1, 0) is (-1, 1). Then the reader is the
 # earlier of the two iterations, and the later iteration *overwrites* the element. The later iteration must not run
-# first, because then the old value would be lost. So this is a dependence as well. Its distance is counted from the
-# earlier iteration to the later one, so it is `read - written`.
+# first, because then the old value would be lost before it is read. So there is a dependence in this case as well. The
+# distance of a dependence is counted from the earlier iteration to the later one, so here it is `read - written`.
 
 # %%
 print("written (0, 1), read (1, 0):")
@@ -237,9 +238,9 @@ except ScheduleError as error:
 # ## And our example?
 #
 # In our example, `C[vi, vj] = C[vi, vj] + ...` reads and writes the same element for every r. So the distance is (0, 0,
-# 1), and r must not run backward. But i, j and r may be nested in any order, because the 1 stays the only number that
-# is not 0. minitvm allows even more. The block declares that `vr` is a reduction (R), so it computes a sum, and minitvm
-# may add the terms of a sum in any order.
+# 1), and r must not run backward. But i, j and r may be nested in any order, because the 1 is the only number that is
+# not 0. minitvm even allows r to run in another order. The block declares that `vr` is a reduction (R), which means
+# that the block computes a sum, and minitvm may add the terms of a sum in any order.
 
 # %%
 program = example.blocks(32, 32, 32)
@@ -268,8 +269,9 @@ ledger.show(columns)
 
 # %% [markdown]
 # All three orders are legal and do the same work. But the cache moves 2,240,640 bytes in the order `i j r` and only
-# 147,584 in the order `i r j`, because that order reads B along its rows. So legal does not mean fast. Dependences tell
-# you which orders you *may* choose, and the ledger helps you to see which of them you *should* choose.
+# 147,584 in the order `i r j`, because a program with the order `i r j` reads B along its rows. So an order that is
+# legal need not be fast. Dependences tell you which orders you *may* choose, and the ledger helps you to see which of
+# them you *should* choose.
 #
 # ## Your turn
 #

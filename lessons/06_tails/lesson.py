@@ -3,7 +3,7 @@
 #
 # Tiles have sizes that suit the machine, such as 4, 8 or 16. Tensors have all kinds of sizes. The iterations that
 # remain at the edge are called the *tail*, and compilers make many of their mistakes there. In this lesson you see
-# three ways to handle a tail and two ways to get it wrong, and you count what each way costs.
+# three correct ways to handle a tail and two wrong ways, and you count the cost of each correct way.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -59,28 +59,29 @@ with_condition = sch.func
 print(body_of(with_condition))
 
 # %% [markdown]
-# The result is right, but the condition is tested in every iteration, and an iteration in which it is false is wasted.
-# How many are wasted? A `Ledger` counts how many iterations a loop had and how many times a block ran.
+# The result is right, but the condition is tested in every iteration, and an iteration in which the condition is false
+# is wasted. How many iterations are wasted? A `Ledger` counts how many iterations a loop had and how many times a block
+# ran.
 
 # %%
 
 
 def iterations_and_runs(program: PrimFunc, n: int) -> tuple[int, int]:
-    """How often the innermost loop turned, and how often the block ran."""
+    """The number of iterations of the innermost loop, and the number of times that the block ran."""
     counted = Ledger()
     reference.tir.run(program, np.zeros(n, "float32"), np.zeros(n, "float32"), listeners=[counted])
     return max(counted.iterations.values()), counted.blocks["Y"]
 
 
 def in_eights(n: int) -> tuple[int, int]:
-    """The same for a loop of n in pieces of 8."""
+    """The two numbers of `iterations_and_runs` for a loop of n iterations in pieces of 8."""
     sch = tir.Schedule(relu(n))
     sch.split(sch.get_loops("Y")[0], factors=[None, 8])
     return iterations_and_runs(sch.func, n)
 
 
 turned, ran = in_eights(9)
-predict("A loop of 9 is split into pieces of 8. How many iterations are wasted?", turned - ran)
+predict("A loop of 9 iterations is split into pieces of 8. How many iterations are wasted?", turned - ran)
 print(" n   iterations   runs    wasted")
 for n in (8, 9, 10, 15, 16, 17):
     turned, ran = in_eights(n)
@@ -88,10 +89,11 @@ for n in (8, 9, 10, 15, 16, 17):
 
 # %% [markdown]
 # Look at the line for n = 9. Two pieces of 8 make 16 iterations, but only 9 of them run the block, so 44 % are wasted.
-# One element more than fits costs almost half of the work. The waste is 0 only if 8 divides n.
+# So one element too many for the first piece wastes almost half of the iterations. No iteration is wasted only if 8
+# divides n.
 #
-# Splitting twice can add a second condition. Here the pieces have 24 elements, which does not divide 100, and each
-# piece is cut into parts of 5, which does not divide 24.
+# Splitting twice can add a second condition. Here the pieces have 24 elements, and 24 does not divide 100. Each piece
+# is cut into parts of 5 elements, and 5 does not divide 24.
 
 # %%
 sch = tir.Schedule(relu(100))
@@ -107,7 +109,7 @@ assert reference.check(relu(100), sch.func)
 # Without the condition, the last part of each piece would run into the next piece, and one element would be computed
 # twice. Here that would only waste work. But if the block added something to C[vi], the sum would be wrong.
 #
-# ## The two ways to get it wrong
+# ## Two wrong ways
 #
 # If we write the program by hand, no check stops us. First we round the number of tiles up to 3 and forget the
 # condition. Then we round it down to 2:
@@ -152,8 +154,8 @@ except ScheduleError as error:
 # ## Second way: cut the loop
 #
 # Look again at the condition `i_0 * 4 + i_1 < 10`. In the first two iterations of the outer loop it is true for every
-# i_1. When minitvm *lowers* the program to a kernel (translates it to the next level), it finds the first iteration in
-# which the condition is not always true, and cuts the loop there.
+# i_1. When minitvm *lowers* the program to a kernel (translates it to the next level), it finds the first iteration of
+# the outer loop in which the condition is false for some i_1, and cuts the loop there.
 
 # %%
 print(body_of(kernel_of(with_condition)))
@@ -176,14 +178,14 @@ print(body_of(kernel_of(cut)))
 print(reference.check(relu(10), kernel_of(cut)))
 
 # %% [markdown]
-# The first loop, the main part, now uses vectors of 4 elements. The tail runs one by one, and the last line says that
-# the result is still the same.
+# The first loop, the main part, now uses vectors of 4 elements. The iterations of the tail run one by one, and the last
+# line says that the result is still the same.
 #
 # ## Third way: a mask
 #
 # A vector instruction works on 4 or 8 elements at once, and you cannot run half an instruction. But many processors
 # have vector instructions with a *mask*, which is a condition for each *lane* (each of the 4 or 8 positions in the
-# vector). A vectorised loop with a predicate becomes such instructions:
+# vector). minitvm translates a vectorised loop with a predicate to such instructions:
 
 # %%
 sch = tir.Schedule(relu(10))
@@ -218,9 +220,10 @@ picture = drawings.cells(
 print("the picture:", picture.save("three_tails"))
 
 # %% [markdown]
-# The maximum was computed 12 times for 10 elements, so the two idle lanes wasted 2 computations. In the picture these
-# are the two grey cells at the end of each row that has 12 cells. So each way has its price: a condition costs a test
-# in each iteration, a cut costs code, and a mask costs idle lanes.
+# The maximum was computed 12 times for 10 elements, so the two idle lanes wasted 2 computations. In the picture, the
+# grey cells in the row `mask` are these two computations, and the grey cells in the row `condition` are two wasted
+# iterations. So each way has its price: a condition costs a test in each iteration, a cut costs code, and a mask costs
+# idle lanes.
 #
 # ## The ledger
 #
@@ -259,16 +262,17 @@ ledger.show(
 
 # %% [markdown]
 # The first row is the same for all three programs, 27,000 multiplies. Now look at the last row. With a condition, the
-# innermost loop has 30,720 iterations, so 3,720 of them are wasted. If the loops are cut, there are 27,900. The
-# additional 900 are not wasted: they set the 900 elements of C to zero, which is now a separate loop.
+# innermost loop has 30,720 iterations, so 3,720 of them are wasted. If the loops are cut, the innermost loops have
+# 27,900 iterations. The additional 900 iterations are not wasted: they set the 900 elements of C to zero, in loops of
+# their own.
 #
 # The cache row shows another cost. With tiles, the toy cache moves about 250,000 bytes here, but only 45,184 in lesson
-# 03, where the matrices had the side 32. The reason is that a row of 30 floats is not a whole number of cache lines. So
+# 03, where the matrices were 32 x 32. The reason is that a row of 30 floats is not a whole number of cache lines. So
 # most rows of a tile of B now touch two lines instead of one, and the tile no longer fits into 16 lines. An awkward
 # size can cost much more than its tail.
 #
 # There is a fourth way. You can make the tensor larger, so that there is no tail, and discard the edge afterwards (the
-# step for this is called `pad_einsum`). This costs additional work and memory. It is worth the price if a special
+# step `pad_einsum` does this). A larger tensor costs additional work and memory. It is worth the price if a special
 # instruction needs whole tiles and only a little is added at the edge.
 #
 # ## Your turn

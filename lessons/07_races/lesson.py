@@ -3,8 +3,8 @@
 #
 # A serial loop runs one iteration after another. A machine can do more: it can compute eight elements in one
 # instruction, or run one half of the loop on each of two cores. Today we make a loop run in such ways and look at the
-# kernel that we get. We also see what goes wrong when two iterations touch the same element. Such a mistake is called a
-# *race*.
+# kernel that we get. We also see what goes wrong when two iterations touch the same element and the machine may run
+# them in any order. Such a mistake is called a *race*.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -54,8 +54,9 @@ for kind in ("serial", "vectorize", "unroll", "parallel"):
 #
 # - **vectorize**: the loop is gone. `T.Ramp(0, 1, 8)` is the vector of indices 0, 1, ..., 7, so the kernel has one load
 #   of 8 lanes, one max, and one store.
-# - **unroll**: the loop is gone, and its body is repeated for each iteration, in the same order. This saves the
-#   counting, and every index is now a constant. You will see at the end of the lesson why that helps.
+# - **unroll**: the loop is gone, and its body is repeated for each iteration, in the same order. This saves the work of
+#   updating and testing the loop counter, and every index is now a constant. You will see at the end of the lesson why
+#   constant indices help.
 # - **parallel**: the loop is still there, but each thread runs a share of it. Look at the last two lines of the Python
 #   text that will be compiled:
 
@@ -71,7 +72,7 @@ print("\n".join(source.splitlines()[-2:]))
 #
 # ## Who needs the order?
 #
-# The iterations of `relu` may run in any order, because each of them has its own element of X and of Y. In the next
+# The iterations of `relu` may run in any order, because each iteration has its own element of X and of Y. In the next
 # loop the order matters, because each iteration reads the element that the previous iteration wrote. We write its
 # parallel version by hand, because a schedule would refuse to make it:
 
@@ -107,10 +108,9 @@ assert len({run(parallel_chain, order).tobytes() for order in ("forward", "backw
 
 # %% [markdown]
 # The first line is the right result. The three lines below it are three different results of the same parallel loop. In
-# the order "backward", for example, the iteration i = 3 reads the old 40 before any other iteration has changed it, and
-# writes
-# 41. On a real machine each run may give another result. The order "forward" happens to give the right one, so with
-#     some luck every test passes. That is why testing is not a good way to find races.
+# the order "backward", for example, the iteration i = 3 runs first: it reads the old 40 and writes 41 to the last
+# element. On a real machine each run may give another result. The order "forward" happens to give the right result, so
+# with some luck every test passes. That is why testing is not a good way to find races.
 #
 # ## A race
 #
@@ -178,18 +178,20 @@ assert (run(chain) != run(vector_chain)).any() and (run(pull) == run(vector_pull
 
 # %% [markdown]
 # The first two lines differ, so the chain is wrong as a vector: all lanes read the old elements before any lane writes.
-# The last two lines agree, so `pull` is right as a vector, because `pull` is meant to read the old elements. (With
-# threads, both would race.) minitvm does not make use of this difference. `vectorize` has the same requirement as
-# `parallel`: no iteration may touch an element that another iteration writes. So the result does not depend on how many
-# lanes a vector has. This matters, for example, when a loop is too long for one vector and becomes several vectors.
+# The last two lines agree, so `pull` is right as a vector, because `pull` is meant to read the old elements. If the
+# loop ran on threads instead, both `chain` and `pull` would have a race. So `pull` would be legal as a vector loop but
+# not as a parallel loop. minitvm does not make this distinction: `vectorize` has the same requirement as `parallel`. No
+# iteration may touch an element that another iteration writes. So the result does not depend on how many lanes a vector
+# has. This independence matters, for example, when a loop is too long for one vector and is cut into several vectors.
 #
 # ## Loops in loops
 #
 # Suppose that two accesses are inside several loops, and only some of the loops are parallel. Are the two accesses
 # ordered? In lesson 05 we compared nested loops with a clock: the outer number decides, and the inner number matters
 # only if the outer ones are equal. The same is true here. **The outermost loop in which the two iterations differ
-# decides.** If that loop is serial, one of its iterations ends before the next begins, even if loops inside it are
-# parallel. If that loop is parallel, nothing orders the two accesses, even if loops inside it are serial.
+# decides whether they are ordered.** If that loop is serial, one of its iterations ends before the next begins, even if
+# loops inside it are parallel. If that loop is parallel, nothing orders the two accesses, even if loops inside it are
+# serial.
 
 
 # %%
@@ -215,9 +217,9 @@ for program in (serial_outside, parallel_outside):
 # parallel. One thread writes `A[1, 7]` in row i = 0 while another thread reads it in row i = 1, so they race.
 #
 # Here are both programs as films, in which the iterations of a parallel loop run at the same time. In the first film a
-# row is complete before the next row reads it. In the second film three rows are written at the same time, and each is
-# computed from values that another thread is about to overwrite. The red frame marks the element that the interpreter
-# named.
+# row is complete before the next row reads it. In the second film three rows are written at the same time, and each row
+# is computed from values that another thread is about to overwrite. The red frame marks the element that the
+# interpreter named.
 
 # %%
 for program in (serial_outside, parallel_outside):
@@ -232,7 +234,7 @@ for program in (serial_outside, parallel_outside):
 #
 # The interpreter finds the races of one run. But when you write `sch.parallel(loop)`, the result must be right for all
 # inputs. So the schedule solves equations, as in lesson 05. It looks for two iterations of the loop that touch the same
-# element and at least one of which writes it. In the next program all iterations share one scratch value, `s[0]`:
+# element, where at least one of the two writes it. In the next program all iterations share one scratch value, `s[0]`:
 
 
 # %%
@@ -281,14 +283,14 @@ except ScheduleError as error:
 
 # %% [markdown]
 # The error names the iterations i=0 and i=1, and an unknown index `e0` that is 0 in both. If the four indices in `to`
-# are all different, this cannot happen, and nothing races. But the schedule does not know the inputs. It only knows
-# that `Y[to[vi]]` is some element of Y, so two iterations *might* write the same element. A schedule refuses every step
-# that it cannot prove to be safe.
+# are all different, no two iterations write the same element, and there is no race. But the schedule does not know the
+# inputs. It only knows that `Y[to[vi]]` is some element of Y, so two iterations *might* write the same element. A
+# schedule refuses every step that it cannot prove to be safe.
 #
 # ## How to make it legal
 #
-# There are three ways. The first is nearly always the answer: **give each iteration its own element.** Here the scratch
-# buffer has an element for each `i`:
+# There are three ways to make a parallel loop legal. The first way is nearly always the best: **give each iteration its
+# own element.** Here the scratch buffer has an element for each `i`:
 
 
 # %%
@@ -339,12 +341,12 @@ for at, name in enumerate("ijr"):
 print("\n".join(refused["parallel", "r"].splitlines()[-4:]))
 
 # %% [markdown]
-# In the table, `i` and `j` accept all three kinds, and `r` accepts only `unroll`. Unrolling does not change the order,
-# so no check is needed for it.
+# The table shows that all three kinds are accepted for `i` and `j`, but only `unroll` for `r`. Unrolling does not
+# change the order, so no check is needed for it.
 #
 # The error under the table suggests the third way: **`rfactor` makes partial sums**, so that each iteration again has
-# its own element. Lesson 09 is about it. If no loop can be parallel at all, as in the wavefront of lesson 05, another
-# order of the iterations may help.
+# its own element. Lesson 09 is about `rfactor`. If no loop can be parallel at all, as in the wavefront of lesson 05,
+# another order of the iterations may help.
 #
 # ## The ledger
 #
@@ -406,14 +408,14 @@ print("\n".join(lines[start : start + 7]))
 # Each of the last four lines adds to one row of the tile. All of them use the same vector of B, `B_v`, which is loaded
 # only once.
 #
-# In the last column of the ledger, threads may gain a lot or little. The gain depends on how many cores of your machine
-# are idle, and on the size of the problem, because starting the threads takes a few microseconds even if they have
-# little to do.
+# Look at the times in the last two columns of the ledger. The two threads of the last column may save a lot of time or
+# only a little. The gain depends on how many cores of your machine are idle, and on the size of the problem, because
+# starting the threads takes a few microseconds even if they have little to do.
 #
 # ## Your turn
 #
-# Write a detector for races. It gets a list of accesses, each with its element and its iteration, and finds two that
-# race.
+# Write a detector for races. It gets a list of accesses, each with its element and its iteration, and finds two
+# accesses that race.
 #
 #     minitvm lesson 07 --start     (writes exercise_07.py, for you to fill in)
 #     minitvm lesson 07 --check

@@ -4,8 +4,8 @@
 # Suppose that one stage of a program computes values, and the next stage uses each of them several times. If you
 # compute all values first, you have to store them, and when they are needed they may have left the cache. If you
 # compute each value where it is needed, some values are computed several times. You cannot have little work, little
-# memory and few cache misses all at once. Today we count the cost of each choice. In the exercise you compute the
-# information that a compiler needs to make this choice, namely which values are needed at a given point.
+# memory and few cache misses all at once. Today we count the cost of each choice. In the exercise you answer the
+# question that a compiler must answer before it can choose: which values does each part of a program need?
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -94,7 +94,7 @@ class Costs(ledger.LessonLedger):
 
 
 def costs(func: PrimFunc) -> Costs:
-    """What a schedule of `smooth` costs, after a look at whether it still means the same."""
+    """The costs of a schedule of `smooth`, after a check that the result is still the same."""
     kernel = kernel_of(func)
     assert reference.check(program, kernel, modes=("exact", "shadow"))
     counted = Costs()
@@ -130,7 +130,7 @@ def scheduled(steps: Callable[[tir.Schedule], object], n: int = N) -> PrimFunc:
 
 
 def at_y(sch: tir.Schedule) -> None:
-    """H below the loop over the rows of Y."""
+    """Computes H inside the loop over the rows of Y."""
     y, _ = sch.get_loops("Y")
     sch.compute_at("H", y)
 
@@ -139,8 +139,8 @@ print(body_of(scheduled(at_y)))
 
 # %% [markdown]
 # Where does the 3 in `T.grid(3, 32)` come from? Iteration y reads the rows y, y + 1 and y + 2 of H. These rows form a
-# *window*, which moves one row down in each iteration. So two of its three rows were already computed in earlier
-# iterations, and now they are computed again.
+# *window*, which moves one row down in each iteration. So two of the three rows in a window were already computed in
+# earlier iterations, and now they are computed again.
 #
 # In the kernel, H is only as large as the window, 3 * 32 = 96 elements:
 
@@ -148,7 +148,7 @@ print(body_of(scheduled(at_y)))
 print(body_of(kernel_of(scheduled(at_y))))
 run_costs = costs(scheduled(at_y))
 predict(
-    "Each of the 32 windows has 3 rows, and H has 34. How often is a row of H computed, on average?",
+    "Each of the 32 windows has 3 rows, and H has 34 rows. How often is a row of H computed, on average?",
     run_costs.computed / ELEMENTS,
 )
 print(f"computed: {run_costs.computed:,}, each element {run_costs.computed / ELEMENTS:.2f} times", end="; ")
@@ -159,13 +159,13 @@ print(f"live: {run_costs.peak_bytes:,}")
 # 1,088, so each element was computed 2.82 times on average. (It is not exactly 3 because the first and last rows of H
 # are in fewer windows.)
 #
-# Larger steps repeat less work. If Y is computed in tiles of t rows, each tile needs a window of t + 2 rows of H, so
-# only two of its rows are computed again for the next tile. We check this formula against the count:
+# Larger tiles repeat less work. If Y is computed in tiles of t rows, each tile needs a window of t + 2 rows of H, and
+# only two of these rows are computed again for the next tile. We check this formula against the count:
 
 
 # %%
 def at_tiles(rows: int) -> Callable[[tir.Schedule], None]:
-    """H for `rows` rows of Y at a time."""
+    """A schedule that computes H for `rows` rows of Y at a time."""
 
     def steps(sch: tir.Schedule) -> None:
         y, _ = sch.get_loops("Y")
@@ -194,12 +194,12 @@ for rows in (1, 2, 4, 8, 16, 32):
 
 
 def at_x(sch: tir.Schedule) -> None:
-    """H below both loops."""
+    """Computes H inside both loops of Y."""
     sch.compute_at("H", sch.get_loops("Y")[1])
 
 
 def inline(sch: tir.Schedule) -> None:
-    """No H at all."""
+    """Replaces each read of H by its formula."""
     sch.compute_inline("H")
 
 
@@ -219,7 +219,7 @@ print(body_of(kernel_of(scheduled(inline))).replace(" + (", "\n            + (")
 
 
 def rolling(sch: tir.Schedule) -> None:
-    """H below the loop over the rows of Y, in a ring."""
+    """Computes H inside the loop over the rows of Y, in a ring."""
     at_y(sch)
     sch.rolling_buffer("H", 0)
 
@@ -331,15 +331,15 @@ for name in ("compute_root", "at y", "inline", "rolling, at y"):
 # %% [markdown]
 # Compare *inline*, which does the most work, with *compute_root*, which does the least. On most machines *inline* is
 # faster. Repeating one multiply and two additions is cheap, while fetching a number from memory may cost as much as
-# dozens of them. So the choice with the most work need not be the slowest. But if each element of H needed a whole sum
-# of products, it would make no sense to compute it three times.
+# dozens of multiplies and additions. So the choice with the most work need not be the slowest. But if each element of H
+# needed a whole sum of products, it would make no sense to compute it three times.
 #
 # ## The ledger
 #
 # Our usual example has two blocks as well: the product C, and Y = relu(C + bias). Each element of C is read only once.
-# So no windows overlap, `compute_at` never computes anything twice, and it has no price here. The first two columns of
-# the ledger compute C before Y and inside the loop `i` of Y. In the last column, C is computed inside the tile loops of
-# lesson 07, one tile at a time, so that a tile of C fits into registers.
+# So no windows overlap, and `compute_at` never computes an element twice here. In the first column of the ledger, C is
+# computed before Y. In the second column, C is computed inside the loop `i` of Y. In the last column, C is computed
+# inside the tile loops of lesson 07, one tile at a time, so that a tile of C fits into registers.
 
 
 # %%
@@ -374,8 +374,8 @@ ledger.show(columns)
 # %% [markdown]
 # This ledger again leaves out loads and stores of local buffers. In the last column the loads fall to 10,496, and the
 # stores are 1,024, one for each element of Y. C is never in memory at all: the sums are computed in registers, the bias
-# is added there, and only Y is stored. To finish a tile while it is still in registers is called *fusion*. It is the
-# most common optimisation of compilers for neural networks.
+# is added there, and only Y is stored. If a tile is finished while it is still in registers, the two blocks are
+# *fused*. Fusion is the most common optimisation in compilers for neural networks.
 #
 # ## Your turn
 #

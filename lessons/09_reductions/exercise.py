@@ -29,9 +29,9 @@ product still has a partial sum, which is 0. The result must also be right if el
 What you need:
 
     v = T.axis.spatial(extent, loop)   a spatial iterator: each of its values has its own result
-    v = T.axis.reduce(extent, loop)    a reduction iterator: the block adds up over its values
+    v = T.axis.reduce(extent, loop)    a reduction iterator: the block adds up the terms of all its values
     T.where(condition)                 the first line of a block: the block runs only where the condition is true
-    T.if_then_else(condition, x, y)    x or y; only the one that is chosen is evaluated
+    T.if_then_else(condition, x, y)    x if the condition is true, otherwise y; the other value is not evaluated
     T.float32(0)                       a float
 
 The init of a block runs in the first step of its reduction. If `T.where` skips that step, the init does not run at all.
@@ -46,5 +46,5 @@ from minitvm.tir import PrimFunc
 
 
 def two_steps(n: int, lanes: int) -> PrimFunc:
-    """The dot product of length n plus the bias, in so many partial sums."""
+    """The dot product of length n plus the bias, in `lanes` partial sums."""
     raise NotImplementedError("two_steps(n, lanes): the text at the top says what is wanted")

@@ -71,7 +71,7 @@ except ScheduleError as error:
 
 # %%
 def in_lanes(func: tir.PrimFunc, lanes: int) -> tir.Schedule:
-    """The sums of block C in `lanes` partial sums, which are then added up."""
+    """A schedule that computes each sum of block C as `lanes` partial sums, which are then added up."""
     sch = tir.Schedule(func)
     _, _, r = sch.get_loops("C")
     _, lane = sch.split(r, factors=[None, lanes])
@@ -88,7 +88,7 @@ lanes_of_r = [drawings.SERIES[r % 4] for r in range(16)]
 picture = drawings.cells(
     [[f"r={r}" for r in range(16)], [f"C_rf[{lane}]" for lane in range(4)], ["C"]],
     [lanes_of_r, lanes_of_r[:4], [drawings.ORANGE]],
-    "16 products, added up in four lanes (colours), and these added up",
+    "16 products are added up in four lanes (colours), and then the lanes are added up",
     ["products", "partial sums", "sum"],
     46,
 )
@@ -107,8 +107,8 @@ print("accepted")
 # %% [markdown]
 # Why may you cut the chain? There are two reasons. Addition is associative, so you may group the numbers as you like.
 # And the start value 0 is neutral, so it does no harm that every lane starts with its own 0. `max` with the start value
-# -infinity has both properties as well. Subtraction is not associative. A sum that starts at 7 has no neutral start:
-# with four lanes, the 7 would be added four times. `rfactor` accepts only reductions that are known to have both
+# -infinity has both properties as well. Subtraction is not associative. A sum that starts at 7 has no neutral start
+# value: with four lanes, the 7 would be added four times. `rfactor` accepts only reductions that are known to have both
 # properties.
 #
 # ## Floats are not associative
@@ -154,7 +154,7 @@ with np.printoptions(precision=8):
 
 # %%
 def one_short(k: int) -> tir.PrimFunc:
-    """A wrong program: its sum ends one too early."""
+    """A wrong program: its sums leave out the last product."""
 
     @T.prim_func
     def example(
@@ -200,7 +200,7 @@ print(verdict.counterexample)
 # The program with four lanes is accepted, and the wrong program is refused. The check also prints a small input on
 # which the results differ: only the last product, A[1, 15] * B[15, 0], is not 0, and the wrong program leaves it out.
 #
-# **field**: the exact method tries only a few inputs. What about all the others? Forget floats for a moment. Our
+# **field**: the exact method tries only a few inputs. What about all other inputs? Forget floats for a moment. Our
 # programs compute formulas, namely sums of products of inputs. Such a formula is a polynomial, and two different
 # polynomials seldom have the same value. How seldom? There is a theorem by Schwartz and Zippel about whole numbers
 # modulo a prime p. At a random point, two different polynomials of degree d have the same value with a probability of
@@ -221,8 +221,8 @@ print("one left out:", sum(products[:-1]) % p)
 # way the result at *one* point tells you something about *all* inputs.
 #
 # The field mode runs whole programs like this. There is one difficulty: modulo p no number is larger or smaller than
-# another, so `max` has no meaning. Therefore the field mode also runs the program on an ordinary input, and that input
-# decides which side each `max` takes. The result then holds for all inputs that take the same sides.
+# another, so `max` has no meaning. Therefore the field mode also runs the program on an ordinary input, and this input
+# decides which of its two operands each `max` returns. The verdict then holds for all inputs with the same decisions.
 
 # %%
 print("four lanes:  ", reference.check(program, factored, modes=("field",)))
@@ -246,8 +246,8 @@ print("lanes in parallel:", reference.check(program, sch.func))
 print(reference.check(program, factored, modes=("bound",)))
 
 # %% [markdown]
-# Neither program is exact, because both of them round. Which one is closer to the truth? Here is the difference between
-# each program and the sum in float64, for sums of 8192 products:
+# Neither program is exact, because both of them round. Which program is closer to the exact sum? Here is the difference
+# between the result of each program and a sum in float64, for sums of 8192 products:
 
 # %%
 exactly = np.maximum(a.astype("float64") @ b + bias, 0)
@@ -256,13 +256,15 @@ for lanes in (1, 4, 16, 64):
     print(f"{lanes:>3} lanes: off by {off:.5f}")
 
 # %% [markdown]
-# One lane is off by 0.003, and four lanes by about a fifth of that. Partial sums are usually *more* accurate than one
-# long chain, because each of them stays smaller, and rounding errors grow with the size of the sum.
+# The program with one lane is off by 0.003, and the program with four lanes is off by about a fifth of that. Partial
+# sums are usually *more* accurate than one long chain, because each partial sum stays smaller, and rounding errors grow
+# with the size of the sum.
 #
 # ## The ledger
 #
 # The lanes need a little more work: for each element of C, every lane has its own start value and one more addition,
-# and both go through memory. The last row is the time of compiled code for *one* sum of 65536 products on one thread.
+# and the partial sums are kept in memory. The last row shows how long the compiled code takes for *one* sum of 65536
+# products on one thread.
 
 
 # %%
@@ -289,8 +291,8 @@ ledger.show(
 # The adds grow from 68 to 84 and 132. But in the last row, four lanes usually take far less time than one chain,
 # although they do more work. A processor can begin several additions in each cycle, but it needs about four cycles to
 # finish an addition. In a single chain it waits for each result before it can go on; with several chains it always has
-# something to do. A compiler must not cut the chain without your consent, because that would change the bits. With
-# `rfactor` you give your consent, and `reference.check` has shown that the formula stayed the same.
+# something to do. A compiler must not cut the chain without your consent, because the cut changes the bits of the
+# result. With `rfactor` you give your consent, and `reference.check` has shown that the formula stayed the same.
 #
 # ## Your turn
 #

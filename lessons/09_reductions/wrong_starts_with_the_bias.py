@@ -7,7 +7,7 @@ from minitvm.tir import PrimFunc
 
 
 def two_steps(n: int, lanes: int) -> PrimFunc:
-    """The dot product of length n plus the bias, in so many partial sums."""
+    """The dot product of length n plus the bias, in `lanes` partial sums."""
     steps = -(-n // lanes)  # rounded up
 
     @T.prim_func

@@ -21,7 +21,8 @@ What you need:
     with T.init(): ...                                it may contain loops and blocks, too
 
 The block "step" has no init, because it adds to a sum that another block has started. "tile" declares that it writes C.
-It need not declare that it reads C, because a block with an init and an iterator of kind R always does.
+It need not declare that it reads C, because every block with an init and an iterator of kind R reads the elements that
+it writes.
 
 Check it with: minitvm lesson 10 --check
 """

@@ -2,10 +2,10 @@
 # # Blocks: a program describes itself
 #
 # To move a computation, a compiler has to know what it reads, what it writes and how often it runs. The compiler could
-# work this out from the loops, again in each step of a schedule. Or the program can declare it. A *block* is a
+# derive these facts from the loops, again in each step of a schedule. Or the program can declare them. A *block* is a
 # computation with such a declaration, like a function with a signature: the loops around the block may change, and no
-# step has to look inside. Today we take a block apart and see how far you can rely on its declarations. Then we give a
-# whole tile one signature, so that an instruction can replace it.
+# step has to look inside the block. Today we take a block apart and see how far you can rely on its declarations. Then
+# we give a whole tile one signature, so that an instruction can replace it.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -25,8 +25,7 @@ from minitvm.tir.verifier import verify
 # %% [markdown]
 # ## The parts
 #
-# This is block C of our example, taken apart. You have seen its lines before. Now you learn the purpose of each of
-# them.
+# This is block C of our example, taken apart. You have seen its lines before. Now you learn the purpose of each line.
 
 
 # %%
@@ -56,8 +55,8 @@ print("body      ", block.body)
 #
 # Two more things belong to the place of the block in the program, and not to the block. The first is the *binding*: the
 # values that its iterators get from the loops. The second is the **predicate**, which decides in which iterations the
-# block runs at all. `split` and `reorder` change these two and nothing else. If you split 8 iterations into pieces of
-# 3, you get 3 * 3 = 9 iterations, so a predicate appears:
+# block runs at all. `split` and `reorder` change the loops, the binding and the predicate, but nothing inside the
+# block. If you split 8 iterations into pieces of 3, you get 3 * 3 = 9 iterations, so a predicate appears:
 
 # %%
 i, j, r = sch.get_loops("C")
@@ -74,9 +73,9 @@ print("the block is the same object:", sch.get(sch.get_block("C")) is block)
 #
 # ## A signature is a claim
 #
-# A step that moves a block may rely on its declarations. What happens if they are wrong? Here is a block that declares
-# that it reads one element, but its body reads two. A part of minitvm called the *verifier* compares the declarations
-# with the body:
+# A step that moves a block may rely on the declarations of the block. What happens if these declarations are wrong?
+# Here is a block that declares that it reads one element of A, but its body reads two elements. A part of minitvm
+# called the *verifier* compares the declarations with the body:
 
 
 # %%
@@ -171,8 +170,8 @@ except ScheduleError as error:
     print(str(error).splitlines()[-1].strip())
 
 # %% [markdown]
-# minitvm refuses, because `parallel` does not rely on the claim S. It searches for two iterations that write the same
-# element, and it finds i=0 and i=1.
+# minitvm refuses, because `parallel` does not rely on the claim that `vi` is spatial. It searches for two iterations
+# that write the same element, and it finds i=0 and i=1.
 #
 # ## A tile with one signature
 #
@@ -216,7 +215,7 @@ print("the picture:", picture.save("regions"))
 # %% [markdown]
 # Read the signature of the new block, `C_o`. Its iterators count tiles: `vi_o` runs from 0 to 1 because there are 2
 # tiles of rows. The block reads a tile of A and a tile of B, and it writes a tile of C. Steps that move the loops
-# outside do not look inside the block. For them it *is* a multiplication of small matrices.
+# around the block do not look inside the block. For such a step the block *is* a multiplication of small matrices.
 #
 # Now look for the init. It has moved from the inner block to `C_o`. The iterator `vr_o` is a reduction, so the init
 # runs once for each tile of C, when `vr_o` is 0, and the inner block only adds. If the init had stayed in the inner
@@ -237,9 +236,9 @@ print("accepted;", reference.check(program, sch.func))
 # ## An instruction
 #
 # Some processors have an instruction that computes a whole tile, and for others there is very good hand-written code.
-# To use it, you describe it as a *tensor intrinsic*, which is a pair of programs: `desc` defines the meaning in plain
-# loops, and `impl` is the implementation. `tensorize` compares a block with `desc`. If both compute the same result, it
-# replaces the block with `impl`.
+# To use such an instruction or such code, you describe it as a *tensor intrinsic*, which is a pair of programs: `desc`
+# defines the meaning in plain loops, and `impl` is the implementation. `tensorize` compares a block with `desc`. If
+# both compute the same result, it replaces the block with `impl`.
 
 # %%
 intrinsic = tir.TensorIntrin.get("matmul_4x4x4_f32")
@@ -250,8 +249,8 @@ print(reference.check(program, sch.func))
 
 # %% [markdown]
 # The last line shows that the program with the intrinsic is equal to the original. minitvm also checks each intrinsic
-# when it is registered: `desc` and `impl` must compute the same result. And it refuses to replace a block that computes
-# something else. In the next program B is transposed:
+# when it is registered: `desc` and `impl` must compute the same result. And `tensorize` refuses to replace a block that
+# computes something else. In the next program B is transposed:
 
 
 # %%
@@ -278,7 +277,7 @@ except ScheduleError as error:
 #
 # ## The ledger
 #
-# The last row is the time of compiled code, for matrices of 128 x 128, on one thread.
+# The last row shows how long the compiled code takes for 128 x 128 matrices on one thread.
 
 
 # %%
@@ -302,9 +301,9 @@ ledger.show(
 
 # %% [markdown]
 # All rows of counts are the same, but in the last row the tensorized program takes only a small part of the time. It
-# does the same multiplications in vectors and registers. You could reach this with `reorder`, `unroll` and `vectorize`
-# as well, but you would have to repeat these steps for each program. The intrinsic needs only one step, and it is
-# checked only once. Then you can use it in every program that contains such a tile.
+# does the same multiplications in vectors and registers. You could get the same speed with `reorder`, `unroll` and
+# `vectorize` as well, but you would have to repeat these steps for each program. With the intrinsic you need only one
+# step. The intrinsic itself is checked only once, and then you can use it in every program that contains such a tile.
 #
 # ## Your turn
 #

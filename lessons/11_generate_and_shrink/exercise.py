@@ -28,5 +28,5 @@ from collections.abc import Callable
 
 
 def shrink(steps: list[int], fails: Callable[[list[int]], bool]) -> list[int]:
-    """A list that fails, of steps from which none can be left out."""
+    """A failing list of some of the steps, from which no step can be left out."""
     raise NotImplementedError("shrink(steps, fails): the text at the top says what is wanted")

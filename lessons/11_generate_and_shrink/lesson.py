@@ -119,14 +119,14 @@ print(f"found by pair {tried}:\n\n{first}")
 
 # %% [markdown]
 # The test needed only a few programs to find the bug. But what is the bug? The program has several blocks, the schedule
-# has several steps, and most of them have nothing to do with it. If you had to find the bug by hand, you would remove
-# one part after another and see whether the rest still fails.
+# has several steps, and most of these blocks and steps have nothing to do with the bug. If you had to find the bug by
+# hand, you would remove one part after another and see whether the rest still fails.
 #
 # ## Shrinking
 #
-# Hypothesis does this for us. It does not know what a program is. It only remembers the *numbers* that it drew, for
-# example the number of blocks, their kinds, their sizes, and the steps. It removes some of these numbers or makes them
-# smaller, and builds a program from the rest. If that program still fails, Hypothesis goes on with it.
+# Hypothesis does this work for us. It does not know what a program is. It only remembers the *numbers* that it drew,
+# for example the number of blocks, their kinds, their sizes, and the steps. It removes some of these numbers or makes
+# them smaller, and builds a program from the rest. If that program still fails, Hypothesis continues with its numbers.
 
 # %%
 with off_by_one():
@@ -153,8 +153,8 @@ print("the picture:", picture.save("shrunk"))
 
 # %% [markdown]
 # Only one block and one step of the first failure remain: a `split` of a loop whose extent the factor does not divide.
-# The last lines name the iteration that should not have run, in which `vi` is one past the end. Now you know where to
-# look: `split` lets one iteration too many through.
+# The last lines name the iteration that should not have run: its `vi` is one past the end of the loop. Now you know
+# where to look: `split` lets one iteration too many through.
 #
 # Shrinking works so well because of the way in which the strategy draws. It draws the *number* of blocks before the
 # blocks, so Hypothesis can lower this number. It draws each block and each step separately, so Hypothesis can remove
@@ -184,7 +184,7 @@ print(*printed.getvalue().splitlines()[:10], "...", f"exit status {status}", sep
 # %%
 @contextmanager
 def unquestioned() -> Iterator[None]:
-    """`reorder` that does not ask whether a dependence breaks."""
+    """`reorder` without its check of dependences."""
     reorder = PRIMITIVES["reorder"]
     right = reorder.requires
     reorder.requires = tuple(needed for needed in right if needed.name != "keeps_dependences")
@@ -200,10 +200,10 @@ print(f"{tried} pairs: {'found' if pair_found else 'nothing found'}")
 
 # %% [markdown]
 # 60 pairs were tried, and none of them fails. Is everything fine, then? No. Only a program with a distance such as (1,
-# -1), where two loops have opposite signs, can expose this mistake, and our generator rarely draws such a program. A
-# test that passes tells you only about the programs that it generated. So we need another generator. You write a
-# strategy as a function with the decorator `composite`, and it gets its values from `draw`. Here is a strategy for the
-# staircases of lesson 05:
+# -1), in which two numbers have opposite signs, can expose this mistake, and our generator rarely draws such a program.
+# A test that passes tells you only about the programs that it generated. So we need another generator. You write a
+# strategy as a function with the decorator `composite`, and this function gets its random values from `draw`. Here is a
+# strategy for the staircases of lesson 05:
 
 
 # %%
@@ -242,8 +242,9 @@ print(body_of(pair_found.before), *pair_found.schedule.trace.as_python()[-1:], s
 #
 # ## By hand
 #
-# Now we go back to the long failure of the first bug and try to shrink it by hand. The *trace* of a schedule is the
-# list of its steps. We remove the steps one at a time and replay the rest. There are three possible outcomes:
+# Now we go back to the long failing schedule that the first bug gave us, and try to shrink it by hand. The *trace* of a
+# schedule is the list of its steps. We remove the steps one at a time and replay the rest. There are three possible
+# outcomes:
 #
 # - the shorter trace still fails;
 # - the shorter trace is fine, which means that the programs before and after it agree;
@@ -253,7 +254,7 @@ print(body_of(pair_found.before), *pair_found.schedule.trace.as_python()[-1:], s
 
 # %%
 def outcome(steps: list[Any]) -> str:
-    """What becomes of the first program with these steps of its trace."""
+    """What happens if only these steps are applied to the first failing program."""
     sch = tir.Schedule(first.before)
     try:
         Trace(steps).apply_to_schedule(sch)
@@ -269,10 +270,10 @@ with off_by_one():
         print(f"{outcome(without):<18} without   {line.split('(')[0]}(...)")
 
 # %% [markdown]
-# Some lines say `still fails`: these steps can be left out, one at a time. The lines that say `cannot be replayed` are
-# mostly steps that return a block or loops. Once you have removed a step that uses a loop, you may also be able to
-# remove the step that returned this loop. So one pass is not enough. In the exercise you write a shrinker that does
-# better.
+# Some lines say `still fails`: each of these steps can be left out if all the others stay. The lines that say
+# `cannot be replayed` are mostly steps that return a block or loops. Once you have removed a step that uses a loop, you
+# may also be able to remove the step that returned this loop. So one pass is not enough. In the exercise you write a
+# shrinker that does better.
 #
 # ## The ledger
 #

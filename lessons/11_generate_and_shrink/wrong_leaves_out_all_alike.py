@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def shrink(steps: list[int], fails: Callable[[list[int]], bool]) -> list[int]:
-    """A list that fails, of steps from which none can be left out."""
+    """A failing list of some of the steps, from which no step can be left out."""
     position = 0
     while position < len(steps):
         without = [step for step in steps if step != steps[position]]

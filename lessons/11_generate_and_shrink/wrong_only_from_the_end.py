@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def shrink(steps: list[int], fails: Callable[[list[int]], bool]) -> list[int]:
-    """A list that fails, of steps from which none can be left out."""
+    """A failing list of some of the steps, from which no step can be left out."""
     while steps and fails(steps[:-1]):
         steps = steps[:-1]
     while steps and fails(steps[1:]):

@@ -2,9 +2,9 @@
 # # Invent a primitive
 #
 # The steps of a schedule, such as `split` and `reorder`, are called *primitives*. They are not built into the compiler:
-# each is a function in a file. You can write a primitive yourself, outside the package, in less than a hundred lines.
-# Today we need one that is missing. Lesson 05 described a loop nest in which no loop can run in parallel, and named the
-# primitive that would help: skewing.
+# each primitive is a function in a file. You can write a primitive yourself, outside the package, in less than a
+# hundred lines. Today we need a primitive that is missing. Lesson 05 described a loop nest in which no loop can run in
+# parallel, and named the primitive that would help: skewing.
 
 # %%
 from minitvm.tools.cli.lesson import find, load, open_lessons
@@ -29,8 +29,8 @@ from minitvm.tir.schedule.testing import verify_trace_roundtrip
 # ## A sweep
 #
 # In the next program, an element of A is the sum of an element of X, half of the element above it, and half of the
-# element to its left. So both neighbours must be finished first. The Gauss-Seidel method, which solves linear
-# equations, sweeps over a grid in this way. The edges of the grid are zero.
+# element to its left. So the elements above and to the left must be finished first. The Gauss-Seidel method, which
+# solves linear equations, sweeps over a grid in this way. The edges of the grid are zero.
 
 # %%
 ROWS, COLUMNS = 6, 8
@@ -67,8 +67,8 @@ for loop in (i, j):
 
 # %% [markdown]
 # Both calls are refused: neither loop can run in parallel. But suppose that we had as many workers as we like. Then
-# each element could be computed in the step after both of its neighbours are finished. We compute the number of this
-# step for each element:
+# each element could be computed in the step after the elements above it and to its left are finished. We compute the
+# number of this step for each element:
 
 # %%
 ready = np.zeros((ROWS + 1, COLUMNS + 1), int)
@@ -76,7 +76,7 @@ for row in range(ROWS):
     for column in range(COLUMNS):
         ready[row + 1, column + 1] = 1 + max(ready[row, column + 1], ready[row + 1, column])
 predict(
-    "48 elements wait for their neighbours. With as many workers as you like, how many steps are needed?",
+    "Each of 48 elements waits for two neighbours. With as many workers as you like, how many steps are needed?",
     int(ready.max()),
 )
 print(ready[1:, 1:])
@@ -107,8 +107,8 @@ source = inspect.getsource(skew.function)
 print(source[: source.index('"""')] + "    ..." + source.split('"""')[2])
 
 # %% [markdown]
-# A primitive is a function. It gets a `state`, which holds the program, and the loops that you named, as nodes of the
-# tree. It replaces these nodes with other nodes. Read the code line by line:
+# A primitive is a function. Its arguments are a `state`, which holds the program, and the loops that you named, as
+# nodes of the program's tree. The function replaces these nodes with other nodes. Read the code line by line:
 #
 # * `wave` is the variable of the new loop. In each row the work begins `factor` steps later than in the row above, so
 #   the old j is `wave - factor * i`. `substitute` replaces j with this expression.
@@ -117,16 +117,16 @@ print(source[: source.index('"""')] + "    ..." + source.split('"""')[2])
 # * `tidy` simplifies the new loops, and `state.replace` puts them into the program.
 #
 # The decorator above the function has the argument `requires`, a list of *requirements*. A call is legal if it meets
-# all of them. Most of them are shared with `split` and `fuse`, and the last one is new. None of them is about
-# dependences, because skewing alone does not change the order of the iterations. The docstring of each requirement
-# states it formally:
+# all requirements. `skew` shares most of its requirements with `split` and `fuse`; only the last requirement is new.
+# None of them is about dependences, because skewing alone does not change the order of the iterations. The docstring of
+# each requirement states it formally:
 
 # %%
 for needed in skew.requires:
     print(f"{needed.name:<16} {needed.statement.splitlines()[0]}")
 
 # %% [markdown]
-# Each line has the name of a requirement and its statement. For example, the last one requires that the factor is at
+# Each line has the name of a requirement and its statement. For example, the last line requires that the factor is at
 # least 1.
 #
 # ## The new method
@@ -151,12 +151,13 @@ print(verdict)
 
 # %% [markdown]
 # Both calls were accepted, and the loop over i is now parallel. The line `equal (field, shadow, order)` lists the
-# checks that the new program passed. "field" shows that it computes the same formula. "shadow" shows that no parallel
-# iteration touched an element that another one wrote. "order" shows that the iterations of the parallel loop may run in
-# any order. The mode "exact" could not run, because it needs whole numbers and the program contains 0.5.
+# checks that the new program passed. "field" shows that the new program computes the same formula. "shadow" shows that
+# no parallel iteration touched an element that another iteration wrote. "order" shows that the iterations of the
+# parallel loop may run in any order. The mode "exact" could not run, because it needs whole numbers and the program
+# contains 0.5.
 #
 # Skewing does not always make a loop parallel. In the next program each element needs the element of the row above and
-# one column to the *right*. There it is not enough if each row begins one step later than the row above:
+# one column to the *right*. In this program it is not enough if each row begins one step later than the row above:
 
 
 # %%
@@ -187,12 +188,13 @@ for factor in (1, 2):
 
 # %% [markdown]
 # With a factor of 1, `parallel` is refused: in the same step (j_skewed=1), row 0 writes `A[1, 1]` and row 1 reads it.
-# With a factor of 2, each row begins two steps later, so the element is finished in time.
+# With a factor of 2, each row begins two steps later than the row above, so row 0 has written the element before row 1
+# reads it.
 #
 # ## More from the registration
 #
-# We wrote one function, and we get several other things because it is registered. For example, `skew` appears in the
-# trace of a schedule, as Python and as JSON:
+# We wrote one function, and because it is registered, we get several other things without more code. For example,
+# `skew` appears in the trace of a schedule, as Python and as JSON:
 
 # %%
 print(sch.trace)
@@ -200,26 +202,27 @@ print(sch.trace.as_json()[0][2])
 verify_trace_roundtrip(sch, program)
 
 # %% [markdown]
-# We also get documentation from the docstring of the function. (`minitvm explain skew --load skew.py` prints all of it,
-# and `docs/generate.py --load skew.py` makes a page.) The docstring contains an example, a program before and after the
-# call, and `verify_example` tests that this example is true:
+# We also get documentation from the docstring of the function. (`minitvm explain skew --load skew.py` prints the whole
+# documentation, and `docs/generate.py --load skew.py` makes a page from it.) The docstring contains an example: a
+# program before and after the call. `verify_example` tests that the call really changes the first program to the
+# second:
 
 # %%
 print(skew.document().split("\n\nbefore:")[0])
 verify_example(skew)
 
 # %% [markdown]
-# We get error messages that show the program, with a mark at the right place. The file lists one call for each
-# requirement that must be refused. Here are these calls, and then the complete error for the last of them:
+# We get error messages that show the program, with a mark at the right place. For each requirement, the file lists one
+# call that must be refused. Here are these calls, and then the complete error for the last of them:
 
 # %%
 print(*(bad.call for bad in skew.bad_calls), sep="\n", end="\n\n")
 print(gallery(skew)["leans_over"])
 
 # %% [markdown]
-# Finally, tests and tuners can use the new step, because `space` lists the calls of `skew` that are worth trying. Our
-# program has two nests with loops i and j, so we also print the block that is inside the loops of each call. Then we
-# draw four random steps and apply them:
+# Finally, tests and tuners can use the new step, because `space` lists the calls to `skew` that are worth trying. Our
+# program has two nests with loops i and j, so for each call we also print the block inside the loops that the call
+# names. Then we draw four random steps and apply them:
 
 # %%
 untouched = tir.Schedule(program)
@@ -235,7 +238,7 @@ for _ in range(4):
 print(reference.check(program, drawn.func))
 
 # %% [markdown]
-# `skew` was listed for both blocks, two of the random steps were calls of `skew`, and the result is still equal.
+# `skew` was listed for both blocks, two of the random steps were calls to `skew`, and the result is still equal.
 #
 # A primitive that has a `space` also gets a property test (lesson 11). The test generates random programs and legal
 # calls, and compares the programs before and after each call, as loops and as kernels. Here we run a few calls. The
@@ -259,7 +262,8 @@ except InternalError as error:
 load(find("12") / "skew.py")
 
 # %% [markdown]
-# The test finds it: 4 of 16 elements were never written, and the first of them is in column 3, the last column.
+# The test finds the mistake: 4 of 16 elements were never written, and the first of these elements is in column 3, the
+# last column.
 #
 # When `skew` was new, the same test also found a bug in an older part of minitvm. That part moved the start value of a
 # sum out of its loop, although in a skewed nest the first step of a later row is skipped. Random tests are good at
@@ -282,14 +286,14 @@ ledger.show(columns)
 # Look at the last row: with enough workers, 13 steps are enough instead of 48. The work in the first four rows is the
 # same. But the cache moves 2,816 bytes instead of 704, because neighbours on a diagonal are far apart in memory.
 #
-# So is the wavefront faster on your CPU? Not yet. The kernels of minitvm start their team of threads only once, so a
+# Is the wavefront now faster on your CPU? Not yet. A kernel of minitvm starts its team of threads only once, so a
 # parallel loop inside another loop runs serially. To be fast, the program would need waves of whole *tiles* instead of
-# waves of elements. You know how to make them: `split` both loops, and `skew` the two outer loops.
+# waves of elements. You know how to make such waves: `split` both loops, and `skew` the two outer loops.
 #
 # ## Your turn
 #
-# Write a primitive that deals the iterations of a loop out like cards to a number of players. This changes their order,
-# so you also have to state when the change is legal.
+# Write a primitive that deals the iterations of a loop out to a number of hands, like cards to players. Dealing changes
+# the order of the iterations, so you also have to state when it is legal.
 #
 #     minitvm lesson 12 --start     (writes exercise_12.py, for you to fill in)
 #     minitvm lesson 12 --check

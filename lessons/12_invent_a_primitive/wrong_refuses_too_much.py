@@ -29,7 +29,7 @@ def no_cards_left(state: ScheduleState, loop: For, hands: int) -> Failure | None
     requires=[somebody_plays, no_cards_left, req.plain_loops, req.starts_at_zero, req.only_spatial, req.no_races]
 )
 def deal(state: ScheduleState, loop: For, hands: int) -> list[For]:
-    """Deal the iterations of a loop out to so many hands."""
+    """Deal the iterations of a loop out to `hands` hands."""
     hand, turn = Var("hand", loop.var.dtype), Var("turn", loop.var.dtype)
     turns = (loop.extent + hands - 1) // hands  # rounded up
     old = turn * hands + hand

@@ -27,7 +27,7 @@ def is_serial(state: ScheduleState, loop: For) -> Failure | None:
 
 @primitive(requires=[somebody_plays, is_serial, req.plain_loops, req.starts_at_zero, req.no_races])
 def deal(state: ScheduleState, loop: For, hands: int) -> list[For]:
-    """Deal the iterations of a loop out to so many hands."""
+    """Deal the iterations of a loop out to `hands` hands."""
     hand, turn = Var("hand", loop.var.dtype), Var("turn", loop.var.dtype)
     turns = (loop.extent + hands - 1) // hands  # rounded up
     old = turn * hands + hand

@@ -19,7 +19,7 @@ def somebody_plays(state: ScheduleState, loop: For, hands: int) -> Failure | Non
 
 @primitive(requires=[somebody_plays, req.plain_loops, req.starts_at_zero, req.no_races])
 def deal(state: ScheduleState, loop: For, hands: int) -> list[For]:
-    """Deal the iterations of a loop out to so many hands."""
+    """Deal the iterations of a loop out to `hands` hands."""
     hand, turn = Var("hand", loop.var.dtype), Var("turn", loop.var.dtype)
     turns = const(-(-int(loop.extent) // hands), loop.var.dtype)
     old = turn * hands + hand

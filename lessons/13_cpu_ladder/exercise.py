@@ -13,10 +13,10 @@ exact. (You may return an int if the number is whole, but not a float.) And writ
 
     tile(core) -> (rows, vectors)
 
-It returns the tile that does the most multiply-adds in a cycle. If several tiles do, return one of those with the
-fewest loads for each multiply-add. A tile needs rows * vectors registers for itself, one register for each vector of B,
-and one for an element of A. Together these must be at most `core.registers`. (A core has at least 3 registers. We use
-Fractions because two equally fast tiles must not differ by a rounding error.)
+It returns the tile that does the most multiply-adds in a cycle. If several tiles are equally good, return one of those
+with the fewest loads for each multiply-add. A tile needs rows * vectors registers for itself, one register for each
+vector of B, and one for an element of A. Together these must be at most `core.registers`. (A core has at least 3
+registers. We use Fractions because two equally fast tiles must not differ by a rounding error.)
 
     core = Core(registers=16, latency=4, ports=2, loads=2)
     cycles(1, 2, core)   ->   Fraction(4)

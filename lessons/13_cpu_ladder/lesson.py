@@ -1,9 +1,9 @@
 # %% [markdown]
 # # The ladder: from three loops to the peak of a core
 #
-# In this lesson we compute the product of two matrices in seven ways, which we call the rungs of a ladder. All of them
-# do the same multiplications, and each rung adds one idea to the rung below. The lowest rung is three plain loops, and
-# it is slow. The highest rung keeps the multiply-add units of a core busy most of the time. Before we climb, we measure
+# In this lesson we compute the product of two matrices in seven ways, which we call the rungs of a ladder. All rungs do
+# the same multiplications, and each rung adds one idea to the rung below. The lowest rung is three plain loops, and it
+# is slow. The highest rung keeps the multiply-add units of a core busy most of the time. Before we climb, we measure
 # how high the ladder is. At the top we find a formula with three divisions that explains the most important rung.
 
 # %%
@@ -30,8 +30,9 @@ from minitvm.tir.schedule import LoopRV
 #
 # One instruction does most of the work: the *fused multiply-add* computes x * y + z for a whole vector. A core can
 # start one or two of these instructions in a cycle, but each result is ready only some cycles later. This delay is
-# called the *latency*. In a chain of multiply-adds, each one needs the result of the previous one, so the unit has to
-# wait. Several independent chains fill these gaps.
+# called the *latency*. In a chain of multiply-adds, each multiply-add needs the result of the previous one, so the unit
+# that computes them has to wait. If there are several independent chains, the unit can work on the other chains while
+# it waits.
 #
 # The next kernel runs a number of such chains and nothing else. It has no loads, so memory cannot slow it down. With
 # enough chains, it reaches the highest possible rate, which is called the *peak*. One GFLOP/s is 10^9 multiplications
@@ -51,7 +52,7 @@ peak = max(measured.values())
 # %% [markdown]
 # Look at the first lines: two chains run twice as fast as one, and four chains nearly twice as fast as two. With more
 # and more chains the rate stops growing, because the units are busy all the time. That point is reached when the number
-# of chains is the latency times the number of units. On most of today's cores this is 4 * 2 = 8. Remember this number.
+# of chains is the latency times the number of units. On most of today's cores this is 4 * 2 = 8. Remember the number 8.
 #
 # (The rates depend on your machine, and on the other programs that run on it. So we measure the peak again before each
 # rung, and use the best result. If a rung reaches more than 100 % of the peak, the machine was less busy during that
@@ -61,7 +62,7 @@ peak = max(measured.values())
 #
 # Our example now has 240 rows, and B is 1024 x 1024. The function `climb` applies a schedule, builds the program,
 # checks that NumPy gives the same result, and measures the rate. The first rungs are so slow that we let them compute
-# only some of the rows. This does not change their rate.
+# only some of the rows. Their rate does not depend on the number of rows.
 
 # %%
 N = 1024
@@ -90,15 +91,15 @@ def climb(name: str, schedule: Callable[[tir.Schedule], object], rows: int = ROW
 
 
 def three_loops(sch: tir.Schedule) -> None:
-    """As it is written."""
+    """Leaves the loops as they are written."""
 
 
 climb("0 three loops", three_loops, rows=6)
 
 # %% [markdown]
-# Three loops reach only a very small part of the peak. Two things are wrong with them. First, `r` is the innermost
-# loop, so B is read down a column: each element is in another cache line, and the machine fetches sixteen floats to use
-# only one of them. Second, all products are added to one sum, which is a single chain.
+# Three loops reach only a very small part of the peak. There are two reasons. First, `r` is the innermost loop, so B is
+# read down a column: each element is in another cache line, and the machine fetches sixteen floats to use only one of
+# them. Second, all products are added to one sum, which is a single chain.
 #
 # ## Rung 1: reorder
 #
@@ -108,7 +109,7 @@ climb("0 three loops", three_loops, rows=6)
 
 
 def reordered(sch: tir.Schedule) -> None:
-    """j innermost."""
+    """Makes j the innermost loop."""
     i, j, r = sch.get_loops("C")
     sch.reorder(i, r, j)
 
@@ -120,8 +121,8 @@ climb("1 reorder", reordered, rows=24)
 #
 # ## Rung 2: vectorise
 #
-# Now we compute one vector of C at a time. (The compiler LLVM, which makes the machine code, may already have done this
-# in rung 1. From now on we do not have to rely on it.)
+# Now we compute one vector of C at a time. (The compiler LLVM, which makes the machine code, may already have used
+# vectors in rung 1. From now on we do not have to rely on LLVM for that.)
 
 # %%
 
@@ -137,15 +138,16 @@ def vectorised(sch: tir.Schedule) -> None:
 climb("2 vectorise", vectorised, rows=24)
 
 # %% [markdown]
-# Compare this with rung 1. On most machines the two rates are about the same, so LLVM had already used vectors.
+# Compare this rate with the rate of rung 1. On most machines the two rates are about the same, so LLVM had already used
+# vectors.
 #
 # ## Rung 3: a tile in registers
 #
-# What does a multiply-add cost so far? For each one, the program loads a vector of B, and loads and stores a vector of
-# C. These are three memory accesses for one useful instruction. So we keep C in registers: a tile of `rows` x `vectors`
-# registers stays there while r runs over its whole range. Each step of r loads `vectors` vectors of B and `rows`
-# elements of A, and does rows * vectors multiply-adds. These multiply-adds are independent of each other, so they are
-# the chains that we need.
+# What does a multiply-add cost so far? For each multiply-add, the program loads a vector of B, and loads and stores a
+# vector of C. So there are three memory accesses for one useful instruction. To avoid most of them, we keep C in
+# registers: a tile of `rows` x `vectors` registers stays there while r runs over its whole range. Each step of r loads
+# `vectors` vectors of B and `rows` elements of A, and does rows * vectors multiply-adds. These multiply-adds are
+# independent of each other, so they are the chains that we need.
 #
 # How large should the tile be? It must fit into the registers together with the vectors of B and one element of A. A
 # larger tile needs fewer loads for each multiply-add. Here we try all tiles that fit and that divide 240 and 1024 (so
@@ -160,7 +162,7 @@ def fits(rows: int, vectors: int) -> bool:
 
 
 def loads_a_multiply_add(tile: tuple[int, int]) -> float:
-    """Loads that go with each multiply-add."""
+    """The number of loads for each multiply-add."""
     rows, vectors = tile
     return (rows + vectors) / (rows * vectors)
 
@@ -211,13 +213,13 @@ climb("3 register tile", in_registers)
 # of a row and then jumps to the next row, which is 4096 bytes further on. Such jumps cost time for three reasons: each
 # one reaches another page of memory, cache lines are evicted before they are used completely, and the processor cannot
 # predict what to fetch next. The register tile is a good idea, but it only pays off once B is arranged well. The next
-# two rungs do that.
+# two rungs arrange it.
 #
 # ## Rung 4: panels
 #
-# A tile covers a few rows of C, which we call a band. For each band, the program reads all of B. B has 4 MB, which is
-# more than the caches near the core can hold. So we exchange the two outer loops. Then the program takes a *panel* of
-# B, a strip that is as wide as a tile, and uses it for all bands of rows before it fetches the next panel.
+# A tile covers a few rows of C. We call these rows a *band*. For each band, the program reads all of B. B has 4 MB,
+# which is more than the caches near the core can hold. So we exchange the two outer loops. Then the program takes a
+# *panel* of B, a strip that is as wide as a tile, and uses it for all bands of rows before it fetches the next panel.
 
 # %%
 
@@ -234,7 +236,8 @@ print(f"B has {4 * N * N / 2**20:.1f} MB, a panel {panel / 2**10:.0f} KB, the L2
 climb("4 panels", by_panels)
 
 # %% [markdown]
-# The first line shows that a panel is small enough for the L2 cache. The second line shows the gain.
+# The first line shows that a panel is small enough for the L2 cache. The second line shows the rate; compare it with
+# the rate of rung 3.
 #
 # ## Rung 5: pack
 #
@@ -247,7 +250,7 @@ climb("4 panels", by_panels)
 
 
 def packed(sch: tir.Schedule, size: tuple[int, int, int] = (*TILE, lanes)) -> LoopRV:
-    """A panel of B copied together before it is used."""
+    """Copies each panel of B into a buffer before the panel is used."""
     i_0, j_0, _ = tiles(sch, size)
     sch.reorder(j_0, i_0)
     copy = sch.cache_read("C", 1, "local")
@@ -266,9 +269,9 @@ climb("5 pack", packed)
 #
 # ## Rung 6: threads
 #
-# Panels are independent of each other, so each of two threads can compute half of them. The peak of two cores is twice
-# as high as the peak of one. (If only one core of your machine is idle, the two threads take turns, and the share of
-# the peak goes down.)
+# Panels are independent of each other, so each of two threads can compute with half of the panels. The peak of two
+# cores is twice as high as the peak of one. (If only one core of your machine is idle, the two threads take turns, and
+# the share of the peak goes down.)
 
 # %%
 
@@ -383,10 +386,10 @@ for tile in ((1, 1), (1, 2), (2, 2), (2, 4), (8, 1), (4, 3), (6, 2)):
     assert tile[0] * tile[1] / step_cycles < core.ports + 0.01
 
 # %% [markdown]
-# In the line of the 1 x 2 tile, two multiply-adds start in one cycle, and then three cycles pass without work until
-# their sums are ready. In the line of the 4 x 3 tile, two multiply-adds start in every cycle, because there are always
-# independent ones to do. In the table, no tile does more than 2 multiply-adds in a cycle, which is the number of units.
-# Three things can make a step take longer:
+# In the line for the 1 x 2 tile, two multiply-adds start in one cycle, and then three cycles pass without work until
+# the two sums are ready. In the line for the 4 x 3 tile, two multiply-adds start in every cycle, because there are
+# always independent multiply-adds to do. In the table, no tile does more than 2 multiply-adds in a cycle, which is the
+# number of units. Three things can make a step take longer:
 #
 # - each register has to wait `latency` cycles for its last sum before it can be used in the next step;
 # - the `ports` multiply-add units have rows * vectors multiply-adds to do;
@@ -394,12 +397,12 @@ for tile in ((1, 1), (1, 2), (2, 2), (2, 4), (8, 1), (4, 3), (6, 2)):
 #
 # All three happen at the same time, so the slowest of them determines the time of a step. For a 4 x 3 tile, the three
 # times are 4 cycles, 12 / 2 = 6 cycles and 7 / 2 = 3.5 cycles, so a step takes 6 cycles. These are the three divisions.
-# (The first one is latency / 1.)
+# (The first division is latency / 1.)
 #
 # ## Does the machine agree?
 #
-# We run rung 5 once more, with four sizes of tiles. The model now has the numbers of your machine. The table compares
-# the share of the peak that the model predicts with the share that we measure:
+# We run rung 5 once more, with four sizes of tiles. The model now uses the latency, ports and registers of your
+# machine. The table compares the share of the peak that the model predicts with the share that we measure:
 
 # %%
 core = Core(cpu.vector_registers, cpu.fma_latency, cpu.fma_ports, loads=2)
@@ -426,7 +429,7 @@ assert len({column.operations["mul"] for column in columns.values()}) == 1
 
 # %% [markdown]
 # The multiplications are 3,072 in every column. But rung 5 needs only 512 loads instead of 6,912, because each vector
-# of B is used for six rows while the sums stay in registers. That is why the last column is fast.
+# of B is used for six rows while the sums stay in registers. That is why rung 5 is fast.
 #
 # ## Your turn
 #

@@ -1,6 +1,7 @@
 """Exercise 14: a cache with sets and ways that writes back.
 
-`trace` is a list of accesses in order, each an address in bytes and whether it is a store. Write
+`trace` is a list of accesses in order. Each access is a pair: an address in bytes, and True if the access is a store.
+Write
 
     run(trace, sets, ways, line) -> (misses, write_backs)
 

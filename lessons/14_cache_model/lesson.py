@@ -1,11 +1,11 @@
 # %% [markdown]
 # # A cache model: predict the misses
 #
-# The ledger counts how often a program accesses memory. But how often are the data already in the cache? For each
-# access, one number decides that: how many *other* lines were touched since this line was last touched. Today we record
-# a *trace*, the list of all lines that a program touches. From it we compute this number for each access, and predict
-# the misses of caches of all sizes at once. Then we look at how real caches differ from this simple model, and measure
-# one.
+# The ledger counts how often a program accesses memory. But how often are the data already in the cache? One number
+# decides whether an access finds its line in the cache: how many *other* lines were touched since this line was last
+# touched. Today we record a *trace*, the list of all lines that a program touches. From the trace we compute this
+# number for each access, and predict the misses of caches of all sizes at once. Then we look at how real caches differ
+# from this simple model, and measure one.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -32,9 +32,9 @@ from minitvm.tir.nodes import IRModule
 # %% [markdown]
 # ## The trace
 #
-# A cache fetches *lines* of 64 bytes. Our listener records which line each load and store touches. For that, each
-# buffer needs an address, so we place the buffers one after another in memory, each at the beginning of a line.
-# Registers have no address and are not recorded.
+# A cache fetches *lines* of 64 bytes. Our listener records which line each load and store touches. To compute the line,
+# it needs an address for each buffer, so we place the buffers one after another in memory, each at the beginning of a
+# line. Registers have no address and are not recorded.
 
 # %%
 LINE = 64
@@ -88,7 +88,7 @@ def trace_of(kernel: IRModule, *listeners: Listener) -> list[int]:
 
 
 def ordered(*names: str) -> Steps:
-    """The three loops in an order."""
+    """A schedule that puts the three loops into an order."""
 
     def steps(sch: tir.Schedule) -> None:
         loops = dict(zip("ijr", sch.get_loops("C")))
@@ -108,9 +108,9 @@ print({name: f"{len(trace):,} accesses" for name, trace in traces.items()})
 # ## Distance
 #
 # The *reuse distance* of an access is the number of other lines that were touched since its own line was last touched,
-# where each line counts once. The distance is infinite if the line was never touched before. Now take a cache of n
-# lines that always evicts the least recently used line (LRU). Such a cache holds exactly the n lines that were touched
-# most recently. So
+# where a line that was touched several times counts only once. The distance is infinite if the line was never touched
+# before. Now take a cache of n lines that always evicts the least recently used line (LRU). Such a cache holds exactly
+# the n lines that were touched most recently. So
 #
 # > **an access misses when its distance is n or more.**
 #
@@ -167,8 +167,9 @@ table(histograms, "loops")
 # at 4 KB and to 322 at 8 KB, like a staircase. Can we explain its steps? The inner loop of `i j r` reads a column of B,
 # which is 32 elements in 32 different lines. The next column is in the same lines. There are three cases:
 #
-# - if these lines have left the cache before the next column needs them, a line is fetched for each element;
-# - if they are still in the cache, B is fetched once for each i;
+# - if the lines of the column have left the cache before the next column needs them, a line is fetched for each
+#   element;
+# - if these lines are still in the cache, but not all of B, then B is fetched once for each i;
 # - if all of B is still in the cache for the next i, B is fetched only once.
 #
 # Here are the numbers of lines for the three cases:
@@ -186,8 +187,9 @@ assert found[-1] < stairs["once"] + 4 * B_LINES
 # %% [markdown]
 # The misses of `i j r` are near 32,768 for the small caches, near 2,048 at 4 KB, and near the minimum of 258 for the
 # large caches. So each step of the staircase is one of our three cases. At each step, a *working set*, the data that
-# are used again and again, begins to fit into the cache. First this is a column of B together with the other lines in
-# use, and then all of B. You can reduce the misses in two ways: buy a larger cache, or make the working set smaller.
+# are used again and again, begins to fit into the cache. The first working set that fits is a column of B together with
+# the other lines in use, and the second is all of B. You can reduce the misses in two ways: buy a larger cache, or make
+# the working set smaller.
 #
 # ## Tiles
 #
@@ -240,9 +242,9 @@ for title, steps in (("i j r, no tiles", ordered(*"ijr")), ("tiles of 4", tiled(
 # largest that fits.** A tile that is too large is not just a little slower: its misses jump up to the next step of the
 # staircase, as they did for tiles of 16 at 1 KB.
 #
-# (Tiles do not always help. The inner loop of `i r j` reads along the rows of B and C, and at 1 KB this simple exchange
-# has 2,306 misses. That is fewer than the 2,754 of tiles of 4, which are too small, and the 35,262 of tiles of 16,
-# which are too large.)
+# (Tiles do not always help. The inner loop of `i r j` reads along the rows of B and C, and this order has only 2,306
+# misses at 1 KB. Tiles of 4, which are too small, have 2,754 misses, and tiles of 16, which are too large, have
+# 35,262.)
 #
 # ## The picture
 #
@@ -269,9 +271,9 @@ print("the picture:", picture.save("cache_model"))
 # ## Sets and ways
 #
 # A real cache has no time to search all of its lines at each access. So it is divided into *sets*, and each line may be
-# stored in only one of them: set = number of the line % number of sets. A set has room for a few lines. Their number is
-# called the *ways* of the cache. When a set is full, it evicts its least recently used line. So a real cache behaves
-# like many small caches, each of which sees its own part of the trace.
+# stored in only one set: set = number of the line % number of sets. A set has room for a few lines. The number of lines
+# in a set is called the *ways* of the cache. When a set is full, it evicts its least recently used line. So a real
+# cache behaves like many small caches, each of which sees its own part of the trace.
 
 
 # %%
@@ -298,19 +300,19 @@ show_ways("tiles of 8", tile_traces["tiles of 8"])
 
 # %% [markdown]
 # All three caches have 32 lines, but the misses grow from 962 with 32 ways to 9,754 with 1 way. Tiles of 8 need only
-# ten lines, so why do they not fit? The rows of a tile are 128 bytes apart, so they use only every second line. Half of
-# the sets are never used by a tile, and the others do not have enough ways. Misses that happen although the cache is
-# large enough are called *conflicts*. Rows that are 4096 bytes apart, as in lesson 13, would even all be in the same
-# set.
+# ten lines, so why do these lines not fit? The rows of a tile are 128 bytes apart, so they use only every second line.
+# A tile never uses half of the sets, and the other half does not have enough ways. Misses that happen although the
+# cache is large enough are called *conflicts*. If the rows are 4096 bytes apart, as in lesson 13, the lines of a column
+# are even all in the same set.
 #
-# The solution is the same as in lesson 13: copy the tile into consecutive memory before you use it. Then its lines
-# follow each other in memory, so they are in different sets.
+# The solution is the same as in lesson 13: copy the tile into consecutive memory before you use it. Then the lines of
+# the copy follow each other in memory, so they are in different sets.
 
 # %%
 
 
 def packed(t: int) -> Steps:
-    """Tiles, those of A and B copied to places of their own."""
+    """Tiles of t x t x t; the tiles of A and B are copied into buffers of their own."""
 
     def steps(sch: tir.Schedule) -> None:
         tiled(t)(sch)
@@ -387,7 +389,7 @@ for lines in sorted({1, l1.ways // 2 + 1, max(1, l1.ways - 1), l1.ways + 1, l1.w
 # ## The ledger
 #
 # Here are two of the programs again, with a cache of 2 KB. You can now compute the row *bytes moved by a cache*
-# yourself: it is the number of misses at 2 KB times 64. For example, 33,986 * 64 is 2,175,104.
+# yourself: the row is 64 times the number of misses at 2 KB. For example, 33,986 * 64 is 2,175,104.
 
 # %%
 columns = {}

@@ -24,10 +24,10 @@ from __future__ import annotations
 
 
 def offset(shape: tuple[int, int, int], block: int, c: int, h: int, w: int) -> int:
-    """The place of an element."""
+    """The position of an element in memory."""
     raise NotImplementedError("offset(shape, block, c, h, w): the text at the top says what is wanted")
 
 
 def element(shape: tuple[int, int, int], block: int, place: int) -> tuple[int, int, int] | None:
-    """The element in a place."""
+    """The element at a position, or None for padding."""
     raise NotImplementedError("element(shape, block, place): the text at the top says what is wanted")

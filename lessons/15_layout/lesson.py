@@ -2,8 +2,8 @@
 # # Layout: the contents of a vector
 #
 # A batch of images with channels has four axes, but memory has only one. So some order must decide which elements are
-# neighbours in memory. This order is called the *layout*. It does not change what a program computes. But a vector
-# loads neighbours, so the layout can make a program much faster or slower. Today we change the order of the data
+# neighbours in memory. This order is called the *layout*. The layout does not change the results of a program. But a
+# vector loads neighbours, so the layout can make a program much faster or slower. Today we change the order of the data
 # instead of the order of the loops. At the end you know `NCHW[x]c`, a layout with blocks of channels, in which
 # convolutions are fast.
 
@@ -56,8 +56,8 @@ print("the picture:", picture.save("layouts"))
 
 # %% [markdown]
 # Read each line from left to right: it is the order in memory. In NCHW the first three numbers are the three columns of
-# one row. In NHWC the first four are the four channels of one pixel. In NCHW2c they are two channels of one pixel, and
-# then the same two channels of the next pixel.
+# one row. In NHWC the first four numbers are the four channels of one pixel. In NCHW2c the first four numbers are two
+# channels of one pixel, and then the same two channels of the next pixel.
 #
 # ## The lanes of a vector
 #
@@ -106,8 +106,8 @@ for layout, along in (("NCHW", "columns"), ("NCHW", "channels"), ("NHWC", "chann
 #   number of channels.
 #
 # Then why do we need blocks at all, if NHWC is just as good? In NHWC the next pixel of the same 16 channels is C floats
-# further on. In NCHW16c it is the next vector. So the data of a tile of pixels are stored together, like a packed panel
-# in lesson 13.
+# further on. In NCHW16c the next pixel is the next vector. So the data of a tile of pixels are stored together, like a
+# packed panel in lesson 13.
 #
 # ## Move the data
 #
@@ -172,9 +172,9 @@ print("\n".join(kernel[start : start + 10]))
 
 # %% [markdown]
 # In every `T.Ramp` the second number is now 1, so all lanes are neighbours. This has another good effect: the sums stay
-# in registers (`Y_global_sum`) while c runs, and they are stored only at the end. minitvm cannot do that for lanes that
-# are not neighbours. The price is two more loops, one that copies W and one that copies Y. Such a copy is called a
-# `layout_transform`.
+# in registers (`Y_global_sum`) while c runs, and they are stored only at the end. minitvm cannot keep sums in registers
+# if their lanes are not neighbours in memory. The price is two more loops, one that copies W and one that copies Y.
+# Such a copy is called a `layout_transform`.
 #
 # Here are the times for 64 channels of 28 x 28 pixels, on one thread. The second time includes the copies:
 
@@ -201,11 +201,12 @@ print("in blocks  ", time_of(blocked))
 #
 # ## A whole network
 #
-# It would be a waste to copy the data before and after each convolution. Most operators between two convolutions can
-# work on blocks as well. For example, for an addition or a relu the position of an element does not matter, and a pool
-# combines pixels but not channels. So the compiler changes the layout only once at the beginning and once at the end.
-# The weights are constants, so it packs them when the network is built. Only an operator that works *across* channels,
-# or that moves the axes, needs the plain layout in between. We look for the changes of layout in four networks:
+# In a network it would be a waste to copy the data before and after each convolution. Most operators between two
+# convolutions can work on blocks as well. For example, for an addition or a relu the position of an element does not
+# matter, and a pool combines pixels but not channels. So the compiler changes the layout only once at the beginning and
+# once at the end. The weights are constants, so the compiler packs them when the network is built. Only an operator
+# that works *across* channels, or that moves the axes, needs the plain layout in between. We look for the changes of
+# layout in four networks:
 
 
 # %%
@@ -225,12 +226,12 @@ def network(*between: tuple[str, dict[str, object]]) -> Graph:
 
 
 def operators(graph: Graph) -> list[str]:
-    """The operators of a graph, those inside of fused groups too."""
+    """The operators of a graph, including those inside fused groups."""
     return [item.op for group in graph.nodes for item in group.attrs["graph"].nodes]
 
 
 def changes(graph: Graph) -> list[str]:
-    """Those that change a layout and do nothing else."""
+    """The operators that change a layout and do nothing else."""
     return [op for op in operators(graph) if "layout" in op]
 
 
@@ -279,9 +280,9 @@ for wanted in ("NHWC", "NCHW4c"):
 #
 # We use our example, Y = relu(A B + bias), with one difference: instead of B we store W, whose rows are the columns of
 # B. This is how frameworks store the weights of a dense layer. A vector along j then has its lanes in different cache
-# lines. The ledger has three columns. In the first, W is stored as it is. In the second, the program copies W into
-# blocks, [j // 16, r, j % 16], and the counts include this copy. In the third, W was copied before the program runs,
-# which is possible because weights are constants.
+# lines. The ledger has three columns. In the first column, W is stored as it is. In the second column, the program
+# copies W into blocks, [j // 16, r, j % 16], and the counts include this copy. In the third column, W was copied before
+# the program runs, which is possible because weights are constants.
 
 # %%
 SIZE = (16, 32, 32)
@@ -331,8 +332,8 @@ ledger.show(columns)
 #
 # ## Your turn
 #
-# Write the index map of a blocked layout, in both directions. It must also work if the number of channels is not a
-# multiple of the block.
+# Write the index map of a blocked layout, in both directions. Your functions must also work if the number of channels
+# is not a multiple of the block.
 #
 #     minitvm lesson 15 --start     (writes exercise_15.py, for you to fill in)
 #     minitvm lesson 15 --check

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 
 def offset(shape: tuple[int, int, int], block: int, c: int, h: int, w: int) -> int:
-    """The place of an element."""
+    """The position of an element in memory."""
     _, rows, columns = shape
     return (c * rows + h) * columns + w
 
 
 def element(shape: tuple[int, int, int], block: int, place: int) -> tuple[int, int, int] | None:
-    """The element in a place."""
+    """The element at a position, or None for padding."""
     channels, rows, columns = shape
     rest, inside = divmod(place, block)
     rest, w = divmod(rest, columns)

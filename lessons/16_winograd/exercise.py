@@ -17,7 +17,7 @@ products:
 For infinity, the last column of A is 0, ..., 0, 1, and the last row of G is 0, ..., 0, 1. The last row of B has the
 coefficients of the product of (x - a[j]) over all j. Write
 
-    transforms(m, r, points) -> (A, G, B), each a list of rows, a row a list of Fractions
+    transforms(m, r, points) -> (A, G, B)     each matrix is a list of rows, and a row is a list of Fractions
 
     transforms(1, 2, [Fraction(3)])   ->   A = [[1, 1]], G = [[1, 3], [0, 1]], B = [[1, 0], [-3, 1]]
                                            y0 = 1 d0 (g0 + 3 g1) + 1 (d1 - 3 d0) g1 = d0 g0 + d1 g1

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Winograd: fewer multiplications
 #
-# All lessons so far did the same multiplications in a better order. In this lesson we do fewer multiplications. Two
-# neighbouring results of a filter with three weights seem to need six products, but four are enough. For images, 16
+# In all lessons so far we did the same multiplications in a better order. In this lesson we do fewer multiplications.
+# Two neighbouring results of a filter with three weights seem to need six products, but four are enough. For images, 16
 # products can replace 36, or 36 can replace 144. Then a convolution can become faster than the multiply-add units seem
 # to allow. We also prove that the trick is right for all inputs, and measure its price, which is a loss of accuracy.
 
@@ -33,17 +33,17 @@ from minitvm.tir.nodes import PrimFunc
 # ## Four products
 #
 # A filter with three weights g0, g1, g2 slides over a signal d. Its first two results are y0 = d0 g0 + d1 g1 + d2 g2
-# and y1 = d1 g0 + d2 g1 + d3 g2, which are six products. Winograd (1980) found a way to compute both with only four
-# products, m0 to m3:
+# and y1 = d1 g0 + d2 g1 + d3 g2. Together they need six products. Winograd (1980) found a way to compute both results
+# with only four products, m0 to m3:
 #
 #     m0 = (d0 - d2) g0                       y0 = m0 + m1 + m2
 #     m1 = (d1 + d2) (g0 + g1 + g2) / 2       y1 = m1 - m2 - m3
 #     m2 = (d2 - d1) (g0 - g1 + g2) / 2
 #     m3 = (d1 - d3) g2
 #
-# The sums of the weights, such as (g0 + g1 + g2) / 2, do not count, because they are computed only once for the whole
-# signal. This method is called F(2, 3), for 2 results and 3 weights. Here are the direct filter and F(2, 3) as
-# programs:
+# We do not count the work for the sums of weights, such as (g0 + g1 + g2) / 2, because they are computed only once for
+# the whole signal. This method is called F(2, 3), for 2 results and 3 weights. Here are the direct filter and F(2, 3)
+# as programs:
 
 
 # %%
@@ -61,7 +61,7 @@ def direct(tiles: int) -> PrimFunc:
 
 
 def winograd(tiles: int, last: float = -1.0) -> PrimFunc:
-    """The same by F(2, 3); `last` is the sign of m3."""
+    """The same filter by F(2, 3); `last` is the sign of m3."""
 
     @T.prim_func
     def winograd(
@@ -120,7 +120,8 @@ print("with + m3,", str(wrong).replace("the programs differ", "they differ"))
 # F(2, 3) can be written with three matrices A, G and B: y = A [ (G g) * (B d) ], where * multiplies element by element.
 # (Papers write A^T and B^T.) For example, the four rows of G g are g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2 and g2.
 # The result y is linear in d and linear in g. Two linear functions that agree on all vectors with a single 1 agree on
-# all vectors. So it is enough to try the vectors with a single 1. This gives us a second proof, in exact fractions:
+# all vectors. So it is enough to try the vectors with a single 1. We try them in exact fractions, which gives us a
+# second proof:
 
 # %%
 Matrix = list[list[Fraction]]
@@ -160,14 +161,14 @@ for m, form in FORMS.items():
 # Suppose that you multiply two polynomials, s(x) with m coefficients and g(x) with r coefficients. The product has n =
 # m + r - 1 coefficients. If you multiply each coefficient of s by each coefficient of g, you need m * r products. But
 # there is another way: evaluate both polynomials at n points, multiply the n pairs of *values*, and compute the
-# polynomial that has these values. That takes only n products. (One of the points may be infinity. The value of a
+# polynomial that has these values. This way needs only n products. (One of the points may be infinity. The value of a
 # polynomial at infinity is defined as its highest coefficient.)
 #
-# Each of the three steps that are not products of values is a multiplication by a matrix: evaluating s, evaluating g,
-# and computing the polynomial from its values. For a fixed g, the whole method is therefore one matrix, which turns the
-# m coefficients of s into the n coefficients of the product. Its transpose turns n numbers into m numbers, and that is
-# exactly our filter. F(2, 3) uses the points 0, 1, -1 and infinity, and F(4, 3) also uses 2 and -2. In the exercise you
-# will compute the matrices for any points.
+# The other three steps are multiplications by a matrix: evaluating s, evaluating g, and computing the polynomial from
+# its values. For a fixed g, the whole method is therefore one matrix, which turns the m coefficients of s into the n
+# coefficients of the product. Its transpose turns n numbers into m numbers, and that is exactly our filter. F(2, 3)
+# uses the points 0, 1, -1 and infinity, and F(4, 3) also uses 2 and -2. In the exercise you will compute the matrices
+# for any points.
 #
 # ## Images
 #
@@ -175,7 +176,7 @@ for m, form in FORMS.items():
 # becomes G g G^T. A tile of m x m results takes (m + 2)^2 products:
 
 # %%
-predict("A filter of 3 x 3 needs 9 products for each result. How many does F(4x4, 3x3) need?", (4 + 2) ** 2 / 4**2)
+predict("A 3 x 3 filter needs 9 products for each result. How many does F(4x4, 3x3) need?", (4 + 2) ** 2 / 4**2)
 for m in (2, 4):
     print(f"F({m}x{m}, 3x3): {(m + 2) ** 2} products for {m * m} results: {(m + 2) ** 2 / m**2:g} each, not 9")
 
@@ -189,18 +190,18 @@ picture = drawings.matrices(
 print("the picture:", picture.save("products"))
 
 # %% [markdown]
-# F(4x4, 3x3) needs only 2.25 products for each result, and direct convolution needs 9. That is a quarter.
+# For each result, F(4x4, 3x3) needs only 2.25 products, a quarter of the 9 products of direct convolution.
 #
 # A layer of a network has many channels, and the products are summed over the channels of the input *before* A is
 # applied. So B d B^T is computed only once for each channel of the input, and used for every channel of the result. For
-# each of the (m + 2)^2 positions in a tile, this sum is a product of two matrices. That is our usual example again, and
-# the ladder of lesson 13 makes it fast.
+# each of the (m + 2)^2 positions in a tile, this sum is a product of two matrices. A product of matrices is our usual
+# example again, and the ladder of lesson 13 makes it fast.
 #
 # ## Rounding
 #
-# With exact numbers all forms give the same result. In float32 they do not, because B adds and subtracts numbers that
-# may be much larger than the result, and each operation rounds. For 64 channels of random numbers, we measure how much
-# each form differs from the result in float64:
+# With exact numbers all forms give the same result. In float32 their results differ, because B adds and subtracts
+# numbers that may be much larger than the result, and each operation rounds. For 64 channels of random numbers, we
+# measure how much each form differs from the result in float64:
 
 
 # %%
@@ -214,7 +215,7 @@ def in_float32(m: int, d: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def directly(m: int, d: np.ndarray, w: np.ndarray, dtype: str) -> np.ndarray:
-    """The same by the definition, each sum one product after the other."""
+    """The same tiles by the definition of convolution; each sum adds one product after the other."""
     total = np.zeros((len(d), m, m), dtype)
     for channel, y, x in np.ndindex(*w.shape):
         total += d[:, channel, y : y + m, x : x + m].astype(dtype) * w[channel, y, x].astype(dtype)
@@ -235,18 +236,18 @@ for m in (2, 4):
     assert growth < winograd_error_growth(m)
 
 # %% [markdown]
-# The third line says that F(2x2, 3x3) has 0.6 times the error of direct convolution. It is even more accurate, because
-# direct convolution adds 9 * 64 products one after another, and each addition rounds. The last line says that F(4x4,
-# 3x3) has about 4 times the error of direct convolution. Still larger forms lose so much accuracy that they are hardly
-# used in float32. The bound at the end of these lines is the largest factor that can occur for any numbers. For random
-# numbers the error is far below it. minitvm reports the bound when it chooses a form, and with `accuracy="strict"` it
-# does not use Winograd's algorithm at all.
+# The third line says that F(2x2, 3x3) has 0.6 times the error of direct convolution. So F(2x2, 3x3) is even more
+# accurate than direct convolution, which adds 9 * 64 products one after another and rounds after each addition. The
+# last line says that F(4x4, 3x3) has about 4 times the error of direct convolution. Still larger forms lose so much
+# accuracy that they are hardly used in float32. The bound at the end of these lines is the largest factor that can
+# occur for any numbers. For random numbers the error is far below the bound. minitvm reports the bound when it chooses
+# a form, and with `accuracy="strict"` it does not use Winograd's algorithm at all.
 #
 # ## Does it pay?
 #
 # Multiplying by A, B and G (the *transforms*) costs time, too, and the transformed weights are larger: (m + 2)^2
 # numbers instead of 9. If a layer has few tiles or many channels, loading these weights takes long compared with the
-# work. So it depends on the layer which form is fastest, and a model of the machine decides. Here are four layers of
+# work. So the fastest form depends on the layer, and a model of the machine chooses the form. Here are four layers of
 # the network ResNet-18, which all have the same number of multiplications. Each line lists the algorithms with the
 # millions of cycles (Mcycles) that the model predicts, and the fastest algorithm comes first:
 
@@ -264,7 +265,7 @@ for name, side, channels in (("C2", 56, 64), ("C6", 28, 128), ("C9", 14, 256), (
 # fastest. For C12, with images of 7 x 7 and 512 channels, the smaller form F(2x2, 3x3) is better, because there are few
 # tiles to share the cost of the larger weights. `build` uses the first algorithm of each line. (The order may be
 # different on your machine.) Here are the measured times of direct convolution (`strict`) and of the algorithm that
-# `build` chooses (`fast`), on one thread, for 64 channels of 28 x 28:
+# `build` chooses (`fast`), on one thread, for 64 channels of 28 x 28 pixels:
 
 
 # %%
@@ -312,11 +313,12 @@ for name, program in (("direct", direct(TILES)), ("F(2, 3)", winograd(TILES))):
 ledger.show(columns)
 
 # %% [markdown]
-# The multiplies fall from 768 to 642. For two results, six multiplications have become four, and one more by -1, which
-# a compiler removes. The adds are about the same, but that row does not include subtractions, and F(2, 3) needs four of
-# them for two results. So in one dimension you gain nothing on a machine that multiplies and adds in one instruction.
-# In two dimensions with many channels you do gain: the sums are computed once for each channel, while the products are
-# computed for each *pair* of an input channel and an output channel.
+# The multiplies fall from 768 to 642. For every two results, four multiplications replace six. (The ledger also counts
+# a fifth multiplication, by -1, which a compiler removes.) The adds are about the same, but the row for adds does not
+# include subtractions, and F(2, 3) needs four subtractions for every two results. So in one dimension you gain nothing
+# on a machine that multiplies and adds in one instruction. In two dimensions with many channels you do gain: the sums
+# are computed once for each channel, while the products are computed for each *pair* of an input channel and an output
+# channel.
 #
 # ## Your turn
 #

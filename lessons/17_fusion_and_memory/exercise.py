@@ -5,7 +5,7 @@ step `first` and read for the last time in step `last`, and it lives in these tw
 Two values live at the same time if there is a step in which both live. (A step still needs the values that it reads
 while it writes its result.) Steps are whole numbers from 0 up. Do not change `values`. Write
 
-    plan(values) -> list of offsets, one for each value, in their order
+    plan(values) -> list of offsets, one for each value, in the order of `values`
 
 Value number k gets the bytes from offsets[k] to offsets[k] + nbytes of the arena. Two values that live at the same time
 must not share a byte. All offsets must be multiples of 64 from 0 up, so that vectors are aligned. The sizes are

@@ -3,8 +3,9 @@
 #
 # A network is a list of operators. Between two operators there is a tensor: the first operator writes it, the second
 # reads it, and after that it is no longer needed. Today we count the cost of these tensors. First we avoid as many of
-# them as we can, which is called *fusion*. Then we find a place in memory for the others, so that no two tensors
-# overlap while both are needed. This is called the *memory plan*.
+# these tensors as we can: we join operators, which is called *fusion*. Then we find a place in memory for each of the
+# other tensors, so that no two tensors overlap while both are needed. The list of these places is called the *memory
+# plan*.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -73,7 +74,7 @@ M, N, K = 512, 512, 8
 alone = {op: moved(graph_of(op, m=M, n=N, k=K)) for op in OPS}
 together = moved(graph_of(*OPS, m=M, n=N, k=K))
 predict(
-    "Two tensors of M x N floats disappear when the three are fused. How many times M x N floats of traffic is that?",
+    "Two tensors of M x N floats disappear when the operators are fused. How many times M x N floats are not moved?",
     (sum(alone.values()) - together) // (4 * M * N),
 )
 print({op: f"{size:,}" for op, size in alone.items()}, f"together {sum(alone.values()):,}; fused {together:,}")
@@ -102,7 +103,7 @@ def three() -> None:
 
 
 def fused_call() -> None:
-    """All in one."""
+    """The three operators as one function."""
     one(a, b, bias, out=y)
 
 
@@ -115,9 +116,9 @@ print("three:", ledger.duration(ledger.best_of(10, three)), " fused:", ledger.du
 # The fused function is much faster, because memory was the bottleneck.
 #
 # Here are both versions as films, for a product of 4 x 2 and 2 x 8, with a cache of 6 lines of 16 bytes. Look at the
-# two tensors between the operators. In the first film each of them is written, evicted from the cache, and fetched
-# again (red). In the second film, one number at a time goes from the product to the result without ever being stored in
-# memory.
+# two tensors between the operators. In the first film each of these tensors is written, evicted from the cache, and
+# fetched again (red). In the second film, one number at a time goes from the product to the result without ever being
+# stored in memory.
 
 # %%
 apart = minitvm.lower(graph_of(*OPS, m=4, n=8, k=2), stop_at="tir")["matmul_add_relu"]
@@ -133,14 +134,15 @@ for title, func in (("One operator after the other", apart), ("Fused", sch.func)
 # ## What can be fused?
 #
 # The fused kernel computes a tile of C in registers, adds the bias, takes the maximum, and then stores the result (see
-# lesson 08). That works because the addition needs only *one* element of C for each element of its result. So the
-# important question is how an operator uses its input, and minitvm divides the operators into classes:
+# lesson 08). This fusion works because the addition needs only *one* element of C for each element of its result. So
+# the important question is how an operator uses its input. By the answer, minitvm divides the operators into classes:
 #
 # - *element-wise* and *broadcast* (for example relu and add): the operator that computes their input can move into
 #   their loops;
 # - *injective* (for example transpose): the same is true, only the indices change;
 # - *complex* (for example matmul and convolution): other operators can work on their results, but no operator can move
-#   into their loops. Each input is used many times there, so it would be computed just as many times;
+#   into their loops. Their loops use each element of an input many times, so an operator inside the loops would compute
+#   the same element many times;
 # - *reductions* (for example sum): the operator that computes their input can move into their loops if it is injective;
 # - *opaque* (for example sort): these operators are never fused.
 #
@@ -150,7 +152,7 @@ for title, func in (("One operator after the other", apart), ("Fused", sch.func)
 
 # %%
 def network(side: int = 8, channels: int = 16) -> Graph:
-    """Convolutions with bias and relu: a stem, two branches that are added, and a way around."""
+    """Convolutions with bias and relu: a stem, two branches that are added, and a skip connection."""
     b = GraphBuilder("net")
     rng = np.random.default_rng(7)
 
@@ -204,8 +206,8 @@ assert overlap(lives, offsets) is None and memory.size >= lower_bound(lives)
 # %% [markdown]
 # Look at the last line. All values together have 72,960 bytes, but never more than 50,176 of these bytes are needed at
 # the same time. The arena has exactly this size, so the plan cannot be better. For example, `relu` and `relu_2` both
-# have the offset 25,600. That is possible because `relu` lives until step 5 and `relu_2` only from step 7 on. (On
-# another kind of processor the table may look a little different.)
+# have the offset 25,600. They can have the same offset because `relu` lives until step 5 and `relu_2` only from step 7
+# on. (On another kind of processor the table may look a little different.)
 #
 # In the next drawing, each row is a kernel, each letter is a value, and a character is about a kilobyte:
 
@@ -225,8 +227,8 @@ for number, step in enumerate(program.steps):
 #
 # ## A plan that is wrong
 #
-# What happens if a plan gives the same bytes to two values, and one of them is written while the other is still needed?
-# A real machine reports nothing; it just computes wrong numbers. But the interpreter of executables records, for each
+# What happens if a plan gives the same bytes to two values, and one value is written while the other is still needed? A
+# real machine reports nothing; it just computes wrong numbers. But the interpreter of executables records, for each
 # byte, which value was written there. We change the plan: we move a value so that its second half overlaps the
 # beginning of another value that is still needed. Then we run the executable:
 
@@ -251,13 +253,14 @@ else:
     raise AssertionError("the interpreter has not seen it")
 
 # %% [markdown]
-# The first line names the two values that overlap. The error comes in the step that reads `block_axis`. The other value
-# has overwritten the beginning of `block_axis`. The interpreter reports that these bytes have not been written, because
-# they were not written as a part of `block_axis`.
+# The first line names the two values that overlap. The interpreter stops in the step that reads `block_axis`, because
+# the other value has overwritten the beginning of `block_axis`. The interpreter reports that these bytes have not been
+# written, because they were not written as a part of `block_axis`.
 #
-# If a value is completely inside another value, the interpreter cannot report a mistake, because this can be intended.
-# For example, the parts of a concatenation are inside its result. Then only wrong numbers show the mistake. To find
-# them, we compare with the right answer, which the interpreter of graphs computed without an arena.
+# If a value is completely inside another value, the interpreter cannot report a mistake, because such a plan can be
+# intended. For example, the parts of a concatenation are inside its result. Then only wrong numbers show the mistake.
+# To find wrong numbers, we compare the result with the right answer, which the interpreter of graphs computed without
+# an arena.
 
 # %%
 misplaced = arenas.moved(program, offsets[intruder], offsets[victim], nbytes)
@@ -270,9 +273,9 @@ assert (wrong_answer != right_answer).any()
 #
 # ## How good can a plan be?
 #
-# Finding the smallest possible arena is hard. (It is as hard as the problem of packing bins.) But we know a lower
-# bound: the arena must be at least as large as the most bytes that live in the same step. We compare three ways to plan
-# 200 random networks:
+# Finding the smallest possible arena is hard. (It is as hard as the well-known problem of packing bins.) But we know a
+# lower bound: the arena must be at least as large as the most bytes that live in the same step. We compare three ways
+# to plan the memory of 200 random networks:
 #
 # - *a place for each*: each value gets its own bytes, which are never used again;
 # - *first gap*: the values are placed in the order of the program, each in the first gap that is large enough;
@@ -282,7 +285,7 @@ assert (wrong_answer != right_answer).any()
 
 # %%
 def first_gap(values: list[Live]) -> list[int]:
-    """In the order of the program, each value at the first gap among those that live with it."""
+    """Places values in the order of the program, each in the first gap between values that live at the same time."""
     placed: list[int] = []
     for value in values:
         busy = sorted(
@@ -300,7 +303,7 @@ def first_gap(values: list[Live]) -> list[int]:
 
 
 def largest_first(values: list[Live]) -> list[int]:
-    """minitvm's plan."""
+    """The offsets that minitvm plans."""
     plan = plan_memory([Lifetime(str(k), v.nbytes, v.first, v.last) for k, v in enumerate(values)])
     return [int(offset) for offset in plan.offsets]  # type: ignore[arg-type]
 
@@ -334,8 +337,8 @@ print("the picture:", arenas.plan_picture(shown, plan).save("memory_plan"))
 # ## The ledger
 #
 # The first column of the ledger is our example in three stages. In the second column, the addition is inlined into the
-# maximum. In the third column, both are done on each tile of C while it is in registers. The last row is the largest
-# number of bytes that were allocated at the same time.
+# maximum. In the third column, C is computed one tile at a time, and the addition and the maximum are done while the
+# tile is in registers. The last row is the largest number of bytes that were allocated at the same time.
 
 # %%
 SIZE = (16, 32, 16)

@@ -6,7 +6,7 @@ key j, a vector. You do not get all keys at once, but in several parts. Keep a s
     start(width)                  the state before any key, for values of `width` numbers
     add(state, scores, values)    the state after one more part; scores has shape (k,), values has shape (k, width), and
                                   k may be 0
-    merge(a, b)                   the state of all keys of a and b, each of which was made by these functions
+    merge(a, b)                   the state of all keys of the two states a and b
     result(state)                 the row, of shape (width,)
 
 All numbers are in float64 NumPy arrays. You decide what a state consists of. `add` and `merge` return a new state, and
@@ -29,17 +29,17 @@ import numpy as np
 
 
 def start(width: int) -> Any:
-    """The state of no keys."""
+    """The state before any key."""
     raise NotImplementedError("start, add, merge and result: the text at the top says what is wanted")
 
 
 def add(state: Any, scores: np.ndarray, values: np.ndarray) -> Any:
-    """The state with a part more."""
+    """The state after one more part."""
     raise NotImplementedError("start, add, merge and result: the text at the top says what is wanted")
 
 
 def merge(a: Any, b: Any) -> Any:
-    """The state of the keys of both."""
+    """The state of all keys of a and b."""
     raise NotImplementedError("start, add, merge and result: the text at the top says what is wanted")
 
 

@@ -3,9 +3,9 @@
 #
 # Attention compares each of n queries with m keys. It computes a score for each pair, takes the softmax of each row of
 # scores, and uses the results as weights in a sum of the values. The textbook version stores all n * m scores and reads
-# each row three times. Flash attention reads each score once and keeps only a tile of them. It is known as a clever
-# kernel that is written by hand. In this lesson it is a *schedule*, with the steps `rfactor` and `compute_at` that you
-# know, and `reference.check` (the *oracle*) shows that the result is still the same.
+# each row three times. Flash attention reads each score once and keeps only a tile of them. Flash attention is known as
+# a clever kernel that is written by hand. In this lesson it is a *schedule*, with the steps `rfactor` and `compute_at`
+# that you know, and `reference.check` (the *oracle*) shows that the result is still the same.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -32,8 +32,8 @@ from minitvm.tir.schedule import Schedule
 #
 # The textbook computes three things for each row of scores S: its maximum `top`, the sum `total` of the weights exp(S -
 # top), and the weighted sum `row` of the values. The maximum is subtracted so that no exponential overflows. `total`
-# needs the finished `top`, and the weights of `row` need it, too. So there are three loops over j, one after another,
-# and S has to be stored until the last of them ends.
+# needs the finished `top`, and the weights of `row` need the finished `top`, too. So there are three loops over j, one
+# after another, and S has to be stored until the last loop ends.
 
 
 # %%
@@ -84,15 +84,15 @@ def three_passes(n: int, m: int, d: int) -> PrimFunc:
 # %% [markdown]
 # ## One pass
 #
-# Can we do with one loop? We could use the largest score *so far* as the maximum. But what if a larger score comes
-# later? Then all weights so far are too large by the same factor, and must be multiplied by exp(old top - new top). It
-# is enough to multiply the two sums by this factor, and then go on (Milakov and Gimelshein, 2018). So one loop updates
-# three values together: the maximum, the sum of the weights, and the weighted row.
+# Is one loop enough? We could use the largest score *so far* as the maximum. But what if a larger score comes later?
+# Then all weights so far are too large by the same factor, and must be multiplied by exp(old top - new top). We do not
+# need the old weights for that: it is enough to multiply the two sums by this factor (Milakov and Gimelshein, 2018). So
+# one loop updates three values together: the maximum, the sum of the weights, and the weighted row.
 
 
 # %%
 def one_pass(n: int, m: int, d: int) -> PrimFunc:
-    """The same with sums that are relative to a running maximum."""
+    """The same attention, with sums that are relative to a running maximum."""
 
     @T.prim_func
     def attention(
@@ -149,13 +149,12 @@ assert verdict
 #
 # Suppose that you have two parts of a row, each with its (top, total, row). You combine them like this:
 #
-#     top = max(top1, top2)
-#     total = total1 exp(top1 - top) + total2 exp(top2 - top)        and the row alike
+#     top = max(top1, top2) total = total1 exp(top1 - top) + total2 exp(top2 - top)        and row in the same way
 #
 # This combination is associative: you may combine several parts in any grouping. An operation that can be used in a
-# reduction is called a *reducer*, and this one is a reducer like sum and max. minitvm knows it already, and you can
-# register other reducers with `register_reducer`. That is all that `rfactor` needs. We cut the keys into tiles of 2,
-# and print the block that combines the partial results of the tiles:
+# reduction is called a *reducer*, and this combination is a reducer like sum and max. minitvm knows this reducer
+# already, and you can register other reducers with `register_reducer`. `rfactor` needs to know only the reducer. We cut
+# the keys into tiles of 2, and print the block that combines the partial results of the tiles:
 
 # %%
 sch = Schedule(one_pass(2, 4, 3))
@@ -170,9 +169,10 @@ print(body_of(sch.func).partition('with T.block("softmax"):')[2].partition("    
 #
 # ## Inside a tile: passes again
 #
-# Inside a tile, the partial results are still rescaled for every key. This costs d more multiplications for each key.
-# But a tile of scores is small, so inside a tile we can afford three passes again. The step `reduce_in_passes` computes
-# the maximum of a tile first, then the weights, and then each sum. Here is the block that computes the weighted row:
+# Inside a tile, the partial results are still rescaled for every key. Rescaling costs d more multiplications for each
+# key. But a tile of scores is small, so inside a tile we can afford three passes again. The step `reduce_in_passes`
+# computes the maximum of a tile first, then the weights, and then each sum. Here is the block that computes the
+# weighted row:
 
 # %%
 weights, row, total = sch.reduce_in_passes(partial)
@@ -252,8 +252,8 @@ print("the picture:", picture.save("flash"))
 #
 # The right order alone does not make a program fast. As in lesson 13, we also need register tiles and vectors. We put
 # the *queries* into the lanes of the vectors. Then each lane has its own maximum and its own sums, and we never have to
-# combine the lanes of a vector. For that, 16 queries must be neighbours in memory. So we transpose the buffers with
-# `transform_layout`.
+# combine the lanes of a vector. To load such a vector, 16 queries must be neighbours in memory. So we transpose the
+# buffers with `transform_layout`.
 
 
 # %%
@@ -334,9 +334,9 @@ for name, run in (
 #
 # ## The ledger
 #
-# The ledger is for 16 queries and 32 keys with rows of 4, and a cache of 16 lines. It measures the lowered programs.
-# There the buffers for a tile are local, which means that they are in registers or in the fastest memory. Only loads
-# and stores of the other buffers are counted.
+# The ledger is for 16 queries and 32 keys with rows of 4 numbers, and a cache of 16 lines. It measures the lowered
+# programs. In these programs the buffers for a tile are local, which means that they are in registers or in the fastest
+# memory. The ledger counts only loads and stores of the other buffers.
 
 # %%
 args = [rng.standard_normal(shape).astype("float32") for shape in ((16, 4), (32, 4), (32, 4), (16, 4))]
@@ -352,9 +352,10 @@ ledger.show(
 )
 
 # %% [markdown]
-# Compare the rows for multiplies and stores. One pass needs 6,656 multiplies instead of 4,096, because it rescales for
-# every key. Flash attention rescales only once for each tile, so it needs just 4,608. And it stores only 64 elements,
-# which are the result, while the other two programs store 2,720, because they keep the scores in memory.
+# Compare the rows for multiplies and stores. One pass needs 6,656 multiplies instead of 4,096, because it rescales the
+# sums for every key. Flash attention rescales the sums only once for each tile, so it needs just 4,608. And it stores
+# only 64 elements, which are the result, while each of the other two programs stores 2,720 elements, because it keeps
+# the scores in memory.
 #
 # ## Your turn
 #

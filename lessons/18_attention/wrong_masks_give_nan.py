@@ -10,7 +10,7 @@ LOWEST = -np.inf
 
 
 def start(width: int) -> State:
-    """The state of no keys."""
+    """The state before any key."""
     return LOWEST, 0.0, np.zeros(width)
 
 
@@ -22,7 +22,7 @@ def add(state: State, scores: np.ndarray, values: np.ndarray) -> State:
 
 
 def merge(a: State, b: State) -> State:
-    """The state of the keys of both."""
+    """The state of all keys of a and b."""
     top = max(a[0], b[0])
     old, new = np.exp(a[0] - top), np.exp(b[0] - top)
     return top, float(a[1] * old + b[1] * new), a[2] * old + b[2] * new

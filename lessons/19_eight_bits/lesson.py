@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Eight bits
 #
-# A float32 has 24 bits of accuracy, but a trained network does not need that many. Eight bits are often enough. Four
-# times as many numbers of eight bits fit into a vector, and many processors have a special instruction that multiplies
-# them. In this lesson we convert a network from floats to bytes. This is arithmetic that you can get exactly right.
+# A float32 has 24 bits of accuracy, but a trained network does not need that many bits. Eight bits are often enough. A
+# vector holds four times as many bytes as floats, and many processors have a special instruction that multiplies bytes.
+# In this lesson we convert a network from floats to bytes. The sums of its layers are then sums of whole numbers, which
+# you can compute exactly.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -88,7 +89,7 @@ def by_bytes(n: int) -> PrimFunc:
 
 
 def by_words(n: int) -> PrimFunc:
-    """The same, four at a time."""
+    """The same sum, four products at a time."""
 
     @T.prim_func
     def dot(A: T.Buffer((4 * n,), "uint8"), B: T.Buffer((4 * n,), "int8"), C: T.Buffer((1,), "int32")):
@@ -124,19 +125,21 @@ assert verdict
 # Older machines have another instruction, which adds *two* products and stores the sum in sixteen bits. If the sum is
 # too large, it *saturates*: the result is the largest number that fits. For example, 255 * 127 * 2 is 64770, but the
 # largest int16 is 32767. Libraries that used this instruction computed wrong results for large weights, or had to limit
-# weights to seven bits. On such machines minitvm does not use it, and multiplies 16-bit numbers exactly instead.
+# weights to seven bits. On such machines minitvm does not use this instruction, and multiplies 16-bit numbers exactly
+# instead.
 #
 # ## One scale, or one for each channel
 #
-# A layer has many filters, one for each output channel, and some have much smaller weights than others. If all filters
-# share one scale, a filter with small weights uses only a few of the 255 steps. We compare one scale for all filters
-# with one scale for each, for four filters whose weights become smaller and smaller. The table shows the signal to
-# noise ratio of each filter in decibels (dB). A larger number means smaller rounding errors:
+# A layer has many filters, one for each output channel, and some filters have much smaller weights than others. If all
+# filters share one scale, a filter with small weights uses only a few of the 255 steps. We compare one scale for all
+# filters with one scale for each filter, for four filters whose weights become smaller and smaller. The table shows the
+# signal to noise ratio of each filter in decibels (dB). A larger number means smaller rounding errors:
 
 # %%
 weights = rng.standard_normal((4, 64)) * np.array([[1.0], [0.3], [0.1], [0.03]])
 predict(
-    "One scale for all: how many of its eight bits does a filter lose if its weights are 0.03 times as large?",
+    "All filters share one scale. How many of its eight bits does a filter lose if its weights are 0.03 times as "
+    "large?",
     int(np.log2(1 / 0.03)),
 )
 bits: dict[str, float] = {}
@@ -201,11 +204,11 @@ print(f"signal to noise of a new image: {noise:.1f} dB")
 assert noise > 20
 
 # %% [markdown]
-# Are the bytes faster on your machine? That depends on your CPU. If it has the instruction for four products, they
-# should be. Otherwise, as on CPUs with only AVX2, each sum takes several instructions. The floats also have an
-# advantage here: they can use Winograd's algorithm (lesson 16), which needs less than half of the multiplications but
-# does not work for bytes. On every machine you save memory, because the weights need only a quarter of the bytes. The
-# last line of the output shows that the results are still close to those of the floats.
+# Are the bytes faster on your machine? That depends on your CPU. If your CPU has the instruction for four products, the
+# bytes should be faster. Otherwise, as on CPUs with only AVX2, each sum takes several instructions. The floats also
+# have an advantage here: they can use Winograd's algorithm (lesson 16), which needs less than half of the
+# multiplications but does not work for bytes. On every machine you save memory, because the weights need only a quarter
+# of the bytes. The last line of the output shows that the results are still close to those of the floats.
 #
 # ## The ledger
 #
@@ -218,8 +221,8 @@ ledger.show({name: ledger.measure(func, *args) for name, func in (("bytes", by_b
 
 # %% [markdown]
 # The program with words saves only a few loads here, because it has to load each byte to put the words together. A
-# compiled network does not do that. There the four bytes of a word are already neighbours in memory, so a vector of
-# bytes *is* a vector of words.
+# compiled network does not need these loads. In its tensors the four bytes of a word are already neighbours in memory,
+# so a vector of bytes *is* a vector of words.
 #
 # ## Your turn
 #

@@ -2,10 +2,10 @@
 # # Open dimensions
 #
 # A sentence can have any length, and a batch can have any size. If you compile a network again for each size, the user
-# has to wait. If you compile it only for the largest size, most of the work is wasted. The third way is to compile
-# once, with a length that is a name instead of a number. Then everything that depends on the length becomes a formula,
-# for example the extents of loops and the amount of memory. And conditions that were checked at compile time are now
-# checked when the network runs.
+# has to wait. If you compile it only for the largest size, most of the work is wasted. The third possibility is to
+# compile once, with a length that is a name instead of a number. Then everything that depends on the length becomes a
+# formula, for example the extents of loops and the amount of memory. And conditions that were checked at compile time
+# are now checked when the network runs.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -55,8 +55,8 @@ print(layer(n))
 #
 # ## Tails again
 #
-# In lesson 06 we knew the extent of each loop, so we knew whether it has a tail. Now this depends on n. So `split` adds
-# a predicate, and minitvm can never prove that it is always true:
+# In lesson 06 we knew the extent of each loop, so we knew whether it has a tail. Now the answer depends on n. So
+# `split` adds a predicate, and minitvm can never prove that this predicate is always true:
 
 
 # %%
@@ -110,7 +110,7 @@ picture = drawings.cells(
 print("the picture:", picture.save("open_length"))
 
 # %% [markdown]
-# The programs were equal for all sizes in the list, and 0 is one of them.
+# The programs were equal for all sizes in the list, including 0.
 #
 # ## Memory by a formula
 #
@@ -155,18 +155,18 @@ print(f"built for n = 64 alone: {ledger.duration(ledger.best_of(20, lambda: fixe
 
 # %% [markdown]
 # Building takes much longer than any call, and it happens only once. The first call with a new size takes longer than
-# later calls, because it has to allocate the arena. Zero rows are a size like any other. The last line is the time of a
-# layer that was built only for 64 rows. It may be a little faster than the line n = 64, because the compiler could
-# choose a tile that fits.
+# later calls, because it has to allocate the arena. Zero rows are a size like any other. The last line shows the time
+# of a layer that was built only for 64 rows. This layer may be a little faster than the first layer with n = 64,
+# because the compiler could choose a tile that fits.
 #
 # ## Guards
 #
-# Suppose that you add an input with n rows and an input with k rows. This is only allowed if n and k are equal, or if
-# one of them is 1. (A single row is added to every row of the other input.) The compiler does not know n and k, and it
-# must not guess silently. So it compiles for both cases, and each run *checks* that one of them is true. The result
-# then has k rows if n is 1, and n rows otherwise. Or you declare with a `match_cast` that n and k are equal. Then the
-# result has n rows. When minitvm reads a model from a file, it inserts a `match_cast` if the model allows no other
-# case.
+# Suppose that you add an input with n rows and an input with k rows. The addition is only allowed if n and k are equal,
+# or if one of them is 1. (A single row is added to every row of the other input.) The compiler does not know n and k,
+# and it must not guess silently. So it compiles for both cases, and each run *checks* that one of the two cases
+# applies. The result then has k rows if n is 1, and n rows otherwise. Or you declare with a `match_cast` that n and k
+# are equal. Then the result has n rows. When minitvm reads a model from a file, it inserts a `match_cast` if the model
+# allows no other case.
 
 # %%
 k = SizeVar("k")
@@ -180,9 +180,9 @@ print(minitvm.lower(total, stop_at="executable"))
 # %% [markdown]
 # The first line shows the type of the sum without a `match_cast`: `Select(n == 1, k, n)` means k if n is 1, and n
 # otherwise. Below it is the executable with the `match_cast`. The lines that begin with `guard` are conditions that are
-# checked before the first step. If one of them is false, the run stops with an error that names the sizes, and it has
-# changed nothing. The last line is the only step. It calls the kernel with the result, both inputs and their number of
-# rows.
+# checked before the first step. If one of these conditions is false, the run stops with an error that names the sizes,
+# before it has changed anything. The last line is the only step. It calls the kernel with the result, both inputs and
+# their number of rows.
 #
 # Here we call the function with inputs of 3 and 2 rows, which breaks a guard:
 

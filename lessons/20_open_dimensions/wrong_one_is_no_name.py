@@ -6,7 +6,7 @@ Dim = int | str
 
 
 def broadcast(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[tuple[Dim, ...], list[tuple[Dim, Dim]]]:
-    """The shape of the sum, and what has to be equal when it runs."""
+    """The shape of the sum, and the pairs of dimensions that must be equal when the network runs."""
     rank = max(len(a), len(b))
     shape: list[Dim] = []
     guards: list[tuple[Dim, Dim]] = []

@@ -10,9 +10,9 @@ elements[t]. Return the numbers of the stages that need a barrier before them, i
 the number 0.
 
 Two accesses race if different threads touch the same element, at least one of them writes, and there is no barrier
-between the two stages. With your barriers nothing may race, and there must be as few barriers as possible. If several
-places for a barrier are equally good, choose the latest. (The accesses of one stage never race: no two threads write
-the same element in it.) Do not change `stages`.
+between the two stages. With your barriers no two accesses may race, and there must be as few barriers as possible. If
+several places for a barrier are equally good, choose the latest. (The accesses of one stage never race: no two threads
+write the same element in it.) Do not change `stages`.
 
     barriers([("write", [0, 1, 2]), ("read", [2, 1, 0])])                          ->   [1]
     barriers([("write", [0, 1, 2]), ("read", [0, 1, 2])])                          ->   []    each thread reads its own

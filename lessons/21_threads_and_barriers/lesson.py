@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Threads, shared memory, and the barrier that was forgotten
 #
-# A GPU runs thousands of threads. They are grouped in *blocks*. The threads of a block share a small, fast memory, and
-# they can wait for each other. Nothing else puts their work in order. Today we turn loops into threads by hand and let
-# the threads of a block exchange values. Then we forget to let them wait, and find this mistake *without a GPU*. At the
-# end you see the same kernel in two languages.
+# A GPU runs thousands of threads. The threads are grouped in *blocks*. The threads of a block share a small, fast
+# memory, and they can wait for each other. Nothing else puts their work in order. Today we turn loops into threads by
+# hand and let the threads of a block exchange values. Then we forget to let them wait, and find this mistake *without a
+# GPU*. At the end you see the same kernel in two languages.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -96,8 +96,8 @@ print(body_of(module["turned_kernel_0"]))
 #
 # ## The barrier that was forgotten
 #
-# Many kernels are written by hand, and then it is easy to forget a barrier. Here is the same kernel without it. We run
-# both kernels in the interpreter:
+# Many kernels are written by hand, and then it is easy to forget a barrier. Here is the same kernel without the
+# barrier. We run both kernels in the interpreter:
 
 
 # %%
@@ -142,8 +142,8 @@ for kernel in (module["turned_kernel_0"], forgotten):
 # not depend on the order in which the threads run. It records, for each element, which threads touched it since the
 # last barrier. It reports two accesses if nothing orders them. That is why it needs neither a GPU nor luck.
 #
-# A barrier in the wrong place is just as bad. If some threads never reach it, the others wait forever. In the next
-# kernel only the threads 0 and 1 reach the second barrier:
+# A barrier in the wrong place is just as bad. If some threads of a block never reach a barrier, the others wait
+# forever. In the next kernel only the threads 0 and 1 reach the second barrier:
 
 
 # %%
@@ -194,10 +194,10 @@ print("\n".join(in_c.splitlines()[-7:]))
 # %% [markdown]
 # Compare the two texts line by line. They have the same statements with other names: for example, `cuda.syncthreads()`
 # in Python is `barrier(CLK_LOCAL_MEM_FENCE)` in OpenCL. So the language is not an important difference between GPUs.
-# They differ in the number of threads that a block may have, in the width of a load, and in the speed of shared memory.
-# On most GPUs shared memory is faster than global memory. On a Mali it is ordinary memory with the same cache, so
-# copying into it only costs time. That is why different GPUs need different *schedules*. minitvm finds such facts in
-# the description of the target:
+# GPUs differ in the number of threads that a block may have, in the width of a load, and in the speed of shared memory.
+# On most GPUs shared memory is faster than global memory. On a Mali, shared memory is ordinary memory with the same
+# cache, so copying data into shared memory only costs time. That is why different GPUs need different *schedules*.
+# minitvm finds such facts in the description of the target:
 
 # %%
 for target in ("cuda -arch=sm_80", "opencl -device=mali"):
@@ -205,13 +205,13 @@ for target in ("cuda -arch=sm_80", "opencl -device=mali"):
     print(f"{target:<22} threads {machine.max_threads_per_block:<6} shared helps: {machine.local_memory_helps}")
 
 # %% [markdown]
-# On the GPU of NVIDIA (`cuda`) shared memory helps. On the Mali it does not help, and a block may have only 256
+# On the NVIDIA GPU (`cuda`) shared memory helps. On the Mali shared memory does not help, and a block may have only 256
 # threads.
 #
 # ## The ledger
 #
-# The ledger compares our serial example with a version on a grid. There each block computes a row of C, and each of its
-# threads computes one element of the row.
+# The ledger compares our serial example with a version on a grid. In this version each block computes a row of C, and
+# each thread of the block computes one element of the row.
 
 
 # %%

@@ -56,8 +56,9 @@ print(body_of(minitvm.lower(serial(), target="cuda", stop_at="kernel")["main"]["
 # ## Many threads
 #
 # You can also bind a *reduction* loop to threads, but only to `threadIdx`, because only the threads of one block can
-# exchange values. The meaning of the program stays the same: the values of all iterations are added up. minitvm decides
-# how the threads do that when it lowers the program. Here we split `k` and bind its inner part to 8 threads:
+# exchange values. The meaning of the program stays the same: the values of all iterations are added up. When minitvm
+# lowers the program, it decides how the threads add up these values. Here we split `k` and bind its inner part to 8
+# threads:
 
 
 # %%
@@ -73,9 +74,9 @@ def across(threads: int) -> PrimFunc:
 print(reference.check(sums(), across(8)))
 
 # %% [markdown]
-# On some targets, for example OpenCL, threads cannot read each other's registers. Then they combine their results in
-# shared memory. Each of the 8 threads first adds up its share of the row, which is 8 elements. Then pairs of results
-# are added, so 8 results become 4, then 2, and then 1. Here is the kernel:
+# On some targets, for example OpenCL, threads cannot read each other's registers. On such a target the threads combine
+# their results in shared memory. Each of the 8 threads first adds up its share of the row, which is 8 elements. Then
+# pairs of results are added, so 8 results become 4, then 2, and then 1. Here is the kernel:
 
 # %%
 tree = minitvm.lower(across(8), target="opencl", stop_at="kernel")["main"]
@@ -103,7 +104,7 @@ print("the picture:", picture.save("tree"))
 # threads there are 3 levels, because each level halves the number of results. There is a barrier (`T.tvm_storage_sync`)
 # before each level, because a thread reads an element that another thread has written. There is one more barrier after
 # the last level, because then *all* threads read the total. A softmax, for example, needs the total in every thread,
-# because each thread divides by it.
+# because each thread divides by the total.
 #
 # ## A barrier is forgotten
 #
@@ -135,9 +136,9 @@ def finding(kernel: PrimFunc) -> str:
 print(finding(forgotten))
 
 # %% [markdown]
-# Both accesses are to `S[2]`: thread 0 reads it for the second level, and thread 2 writes it in the first level.
-# Without a barrier between the levels, thread 0 may read it too early. On a GPU the result would still be right most of
-# the time.
+# Both accesses are to `S[2]`: thread 0 reads `S[2]` for the second level, and thread 2 writes `S[2]` in the first
+# level. Without a barrier between the levels, thread 0 may read the element too early. On a GPU the result would still
+# be right most of the time.
 #
 # ## Shuffles
 #
@@ -172,9 +173,9 @@ print(finding(too_far))
 
 # %% [markdown]
 # Lane 3 reads from lane 4, but only the lanes 0 to 3 take part. This is an error even though the program does not use
-# the value. You can avoid it: the fourth argument divides the warp into sections, and a lane at the end of its section
-# gets its own value. So with sections of four lanes, `tvm_warp_shuffle_down(mask, value, 1, 4, 32)`, lane 3 would get
-# the value of lane 3.
+# the value. You can avoid this error: the fourth argument divides the warp into sections, and a lane at the end of its
+# section gets its own value. So with sections of four lanes, `tvm_warp_shuffle_down(mask, value, 1, 4, 32)`, lane 3
+# would get the value of lane 3.
 #
 # ## The cost of each way
 #
@@ -192,7 +193,7 @@ def costs(module: IRModule, threads: int) -> tuple[int, int]:
 
 
 predict(
-    "32 threads add up in a tree. At how many barriers does each of them wait?",
+    "32 threads add up a row in a tree. At how many barriers does each thread wait?",
     costs(minitvm.lower(across(32), target="opencl", stop_at="kernel")["main"], 32)[0],
 )
 print("threads   way        barriers   shared loads")
@@ -204,7 +205,7 @@ for threads in (1, 8, 32, 64):
 
 # %% [markdown]
 # With 32 threads, each thread waits at 6 barriers in the tree, one before each of the 5 levels and one at the end. With
-# shuffles there are 0 barriers. With 64 threads, the shuffles need 1 barrier and 4 loads from shared memory. Why? A
+# shuffles there is no barrier. With 64 threads, the shuffles need 1 barrier and 4 loads from shared memory. Why? A
 # block of 64 threads is two warps. Each warp adds up its own values with shuffles, and its first lane writes the result
 # to shared memory. All threads wait *once*, and then each warp adds the two results. So all threads have the total
 # without waiting again.
@@ -249,5 +250,5 @@ ledger.show(columns)
 #
 # ## The exercise
 #
-# Write a function that plans a tree. The tree adds up the results of any number of threads, for example 5 or 7, in as
+# Write a function that plans a tree. The tree adds up the values of any number of threads, for example 5 or 7, in as
 # few levels as possible. Check it with `minitvm lesson 22 --check`.

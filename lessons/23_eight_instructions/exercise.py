@@ -17,7 +17,7 @@ Run the instructions of `program` in order, and change these lists in place. An 
     ("max", ...), ("add", ...)                        the same with max and with +
     ("shr", ...)                                      shifts right by `number` bits and rounds down: -1 stays -1. A
                                                       negative number shifts left. The number may be 32 or more
-    ("finish",)                                       ends the program, even if instructions follow; it may be missing
+    ("finish",)                                       ends the program, even if instructions follow; may be missing
 
 All numbers fit into 32 bits. gemm, min, max, add and shr write 32 bits to acc, and wrap: 2147483647 + 1 is -2147483648.
 A store writes only the low 8 bits, as a number from -128 to 127: for example, 200 is stored as -56. A load copies

@@ -38,7 +38,7 @@ for pad in (Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC):
 #
 #     acc[dst] += inp[src] @ wgt[w].T
 #
-# That is 256 products in one cycle. The machine has eight instructions:
+# In one cycle, this operation computes 256 products. The machine has eight instructions:
 #
 # - LOAD copies rows from DRAM, the large main memory, into a scratchpad;
 # - STORE copies registers to DRAM;
@@ -92,10 +92,8 @@ print("first results:", Y[0, 0, :6], " equal:", np.array_equal(Y[:, 0], np.minim
 # list, and runs it inside two loops. In each iteration of a loop, constants from the instruction are added to the
 # indices:
 #
-#     for i in range(outer):
-#         for j in range(inner):
-#             for k in range(uop_begin, uop_end):
-#                 dst = uop[k].dst + i * dst[0] + j * dst[1]        # src and wgt alike
+#     for i in range(outer): for j in range(inner): for k in range(uop_begin, uop_end): dst = uop[k].dst + i * dst[0] +
+#     j * dst[1]        # src and wgt in the same way
 #
 # Here `dst[0]` and `dst[1]` are the two numbers after `dst=` in the text. In this way a whole convolution needs only
 # one instruction and a short list: the list goes through the filter, and the two loops run over the rows and columns of
@@ -146,8 +144,8 @@ print("stored:   ", wrong[0, 0, :6])
 # becomes a negative number. The machine reports nothing.
 #
 # What happens if a program reads an element of a scratchpad that it has not loaded? In real hardware the element would
-# contain old data. The interpreter remembers which elements were written, and refuses to read others. Here we load only
-# three of the four rows of A:
+# contain old data. The interpreter remembers which elements were written, and refuses to read the others. Here we load
+# only three of the four rows of A:
 
 # %%
 try:
@@ -162,8 +160,8 @@ except ExecutionError as error:
 # ## How long?
 #
 # How many cycles does our program take? The machine loads, computes and stores at the same time, except where a *token*
-# makes one of them wait for another. The words `push` and `pop` in our program are such tokens, and you will learn
-# about them in lesson 24. In our small program each step has to wait for the step before it:
+# makes one of these activities wait for another. The words `push` and `pop` in our program are such tokens, and you
+# will learn about them in lesson 24. In our small program each step has to wait for the step before it:
 
 # %%
 timeline = simulate(program, machine)
@@ -188,9 +186,9 @@ print("the picture:", picture.save("one_layer"))
 # %% [markdown]
 # The first line says that the program takes 138 cycles. In the table, each column is a part of the machine, and each
 # row is a way to spend cycles. The row `gemm` shows that the array multiplies in only 4 of the 138 cycles, which is the
-# 2.9 % of the second line. In most of the other cycles it waits for data from memory. Most accelerators would spend
-# their time like this if their programs were written like this one. In lesson 24 you will see how a program can avoid
-# the waiting.
+# 2.9 % of the second line. In most of the other cycles the array waits for data from memory. Every accelerator spends
+# most of its time waiting if its program runs one step after another, like ours. In lesson 24 you will see how a
+# program can avoid the waiting.
 #
 # ## The ledger
 #
@@ -212,7 +210,7 @@ ledger.show({"three loops": loops, "accelerator": array})
 
 # %% [markdown]
 # The multiplies are the same, 1,024. But the loads fall from 3,200 to 10, because each element is a whole row or
-# matrix, and the array uses all of it at once.
+# matrix, and the array uses the whole element at once.
 #
 # ## Your turn
 #

@@ -33,10 +33,11 @@ print("\n".join(f"{n:>3}  {text}" for n, text in list(enumerate(one.instructions
 
 # %% [markdown]
 # These are the first instructions of a small convolution. Each `load` fetches a part of the image or of the filters,
-# and each `gemm` multiplies the two parts. Tokens travel in queues. There are four queues: one in each direction
-# between load and compute, and one in each direction between compute and store. In line 2, `push(compute)` means that
-# the module load puts a token into its queue to compute when this instruction has ended. In line 4, `pop(load)` means
-# that compute takes a token out of this queue before the instruction begins, and waits if there is none.
+# and each `gemm` multiplies a part of the image by a part of the filters. Tokens travel in queues. There are four
+# queues: one in each direction between load and compute, and one in each direction between compute and store. In line
+# 2, `push(compute)` means that the module load puts a token into its queue to compute when this instruction has ended.
+# In line 4, `pop(load)` means that compute takes a token out of this queue before the instruction begins. If the queue
+# is empty, compute waits for a token.
 #
 # A token from load to compute means *your data are here*. A token in the other direction means *I have used the data,
 # you may overwrite them*.
@@ -56,8 +57,8 @@ for unit in ("load", "compute"):
 # %% [markdown]
 # The program takes 47,312 cycles, and the array is in use for 60 % of them. The module load spends 27,612 cycles
 # waiting for compute, and compute spends 12,712 cycles waiting for load. So while one module works, the other waits.
-# The reason is that there is only one place for a part of the image, and load must not overwrite it while the array
-# still reads it.
+# The reason is that the scratchpad has only one place for a part of the image, and load must not overwrite it while the
+# array still reads it.
 #
 # ## Two halves
 #
@@ -90,16 +91,17 @@ for title, timeline in (("One context", alone), ("Two contexts", hidden)):
 
 # %% [markdown]
 # The authors of VTA call this method *virtual threading*. Loading still takes as long as before, but it happens while
-# the array computes. On this accelerator the program has to arrange that; the hardware does not do it.
+# the array computes. On this accelerator the program has to arrange that both happen at the same time; the hardware
+# does not arrange it.
 #
-# The command `minitvm accel run C8 --timeline c8.html` writes a larger chart. It shows the tokens as arrows, and for
-# each wait its reason.
+# The command `minitvm accel run C8 --timeline c8.html` writes a larger chart. The chart shows the tokens as arrows, and
+# the reason for each wait.
 #
 # ## One token fewer
 #
-# Is every token necessary? We remove a token that means *you may overwrite the data*, which is a push of compute and
-# the pop of load that belongs to it. Then we run the program in two ways: in the order in which it is written, and in
-# several other orders that the remaining tokens allow.
+# Is every token necessary? We remove one token that means *you may overwrite the data*: we delete a push in an
+# instruction of compute, and the pop in the instruction of load that takes this token. Then we run the program in two
+# ways: in the order in which it is written, and in several other orders that the remaining tokens allow.
 
 
 # %%
@@ -128,13 +130,13 @@ except ExecutionError as error:
 # In the order of the program the result is right. But there is another order in which load overwrites data too early,
 # and then the first number of the result is 79 instead of -23. On a machine with a slow memory such a program may be
 # right every time, and on a machine with a faster memory it is wrong. If you test different orders, you find the
-# mistake only if you happen to test a wrong one.
+# mistake only if you happen to test an order with a wrong result.
 #
-# There is a better way, which needs no run. Each queue has one module that pushes and one module that pops, so the
-# third pop always gets the third token. Draw an arrow from each push to its pop, and an arrow from each instruction of
-# a module to its next instruction. Now look at two instructions that touch the same place, where at least one of them
-# writes. If no path of arrows leads from one to the other, nothing orders them, and the program is wrong. The verifier
-# looks for such pairs:
+# There is a better way, which does not run the program at all. Each queue has one module that pushes and one module
+# that pops, so the third pop always gets the third token. Draw an arrow from each push to its pop, and an arrow from
+# each instruction of a module to its next instruction. Now look at two instructions that touch the same place, where at
+# least one of them writes. If no path of arrows leads from one to the other, nothing orders them, and the program is
+# wrong. The verifier looks for such pairs:
 
 # %%
 try:
@@ -166,7 +168,7 @@ except accel.Deadlock as error:
 #
 # ## Your turn
 #
-# Write a function that places the tokens of a program: enough of them, but no unnecessary ones.
+# Write a function that places the tokens of a program: enough tokens to keep it correct, but no unnecessary token.
 #
 #     minitvm lesson 24 --start     (writes exercise_24.py, for you to fill in)
 #     minitvm lesson 24 --check

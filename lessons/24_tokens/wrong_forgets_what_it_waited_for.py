@@ -13,7 +13,7 @@ def conflict(a: Instruction, b: Instruction) -> bool:
 
 
 def tokens(program: list[Instruction]) -> list[tuple[int, int]]:
-    """The pairs (who pushes, who pops)."""
+    """The pairs (instruction that pushes, instruction that pops)."""
     pairs: list[tuple[int, int]] = []
     before: list[set[int]] = []  # for each instruction, those that have ended when it begins
     for number, one in enumerate(program):

@@ -14,11 +14,11 @@ each thread, and there are at most 32 threads. Each thread reads `wide` neighbou
   wide threads, and so on. A group has all of its elements before the next group begins.
 - In one step each bank returns one element, to all threads of the group that read this element.
 
-`shortest_line` returns the best length of the lines. A line has `width` elements, and its length may be larger.
-`accesses` lists all reads of the tile, each as (wide, places). Choose the length for which all of these accesses
-together take the fewest steps. If there are several, return the shortest. A thread that reads `wide` elements at once
-needs an address that is a multiple of `wide`. All columns are multiples of it, so the length must be a multiple of each
-`wide`, too.
+`shortest_line` returns the best length of the lines. A line holds `width` elements of the tile, but it may be longer
+than that. `accesses` lists all reads of the tile, each as (wide, places). Choose the length for which all of these
+accesses together take the fewest steps. If several lengths are equally good, return the shortest. A thread that reads
+`wide` elements at once needs an address that is a multiple of `wide`. All columns are multiples of `wide`, so the
+length must be a multiple of each `wide`, too.
 
     steps(32, 1, [(0, 0), (1, 0), (2, 0)])     ->   3     one column: all in bank 0
     steps(33, 1, [(0, 0), (1, 0), (2, 0)])     ->   1
@@ -38,7 +38,7 @@ Access = tuple[int, list[Place]]
 
 
 def steps(line: int, wide: int, places: list[Place]) -> int:
-    """Steps until all threads have what they read of a tile whose lines lie `line` elements apart."""
+    """The number of steps of all reads from a tile whose lines are `line` elements apart."""
     raise NotImplementedError("steps(line, wide, places): the text at the top says what is wanted")
 
 

@@ -2,10 +2,10 @@
 # # One schedule is not enough: a matrix product for three GPUs
 #
 # A kernel that was written for one GPU also runs on another GPU that supports the same language, but it may be slow
-# there. Today we schedule one matrix product in two ways. In the first, the threads share nothing. In the second, the
-# threads of a block fetch tiles together into shared memory. We count how often each kernel loads from each kind of
-# memory, and how many steps these loads take. At the end the compiler chooses schedules for three GPUs, and you see
-# that one word in the description of a GPU changes its choice.
+# there. Today we schedule one matrix product in two ways. In the first schedule, the threads share nothing. In the
+# second schedule, the threads of a block fetch tiles together into shared memory. We count how often each kernel loads
+# from each kind of memory, and how many steps these loads take. At the end the compiler chooses schedules for three
+# GPUs, and you see that one word in the description of a GPU changes its choice.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -48,9 +48,9 @@ print(reference.check(example.blocks(*SIZES), product(*SIZES)))
 #
 # ## Nothing shared
 #
-# In the first way, a thread computes a tile of 4 rows and 4 columns (one vector), and keeps these 16 sums in registers.
-# In each step of the sum it loads 4 elements of A and a vector of B, and does 16 multiply-adds with them. It shares
-# nothing with its neighbours.
+# In the first schedule, a thread computes a tile of 4 rows and 4 columns (one vector), and keeps these 16 sums in
+# registers. In each step of the sum it loads 4 elements of A and a vector of B, and does 16 multiply-adds with them.
+# The thread shares nothing with its neighbours.
 
 
 # %%
@@ -78,10 +78,10 @@ def in_registers(func: PrimFunc) -> PrimFunc:
 # %% [markdown]
 # ## Tiles fetched together
 #
-# In the second way, each thread computes the same tile. But now a block has 8 x 8 threads, which compute 32 x 32
-# results. All threads in a row of the block need the same elements of A, and all threads in a column need the same
-# elements of B. So the block fetches a tile of A and a tile of B into shared memory, enough for 8 steps of the sum at a
-# time. Each of the 64 threads fetches 1/64 of both tiles.
+# In the second schedule, each thread computes a tile of the same size. But now a block has 8 x 8 threads, which compute
+# 32 x 32 results. All threads in a row of the block need the same elements of A, and all threads in a column need the
+# same elements of B. So the block fetches a tile of A and a tile of B into shared memory, enough for 8 steps of the sum
+# at a time. Each of the 64 threads fetches 1/64 of both tiles.
 #
 # In the schedule, `cache_read(..., "shared")` makes a copy in shared memory, `compute_at` moves the copy into the loop
 # over pieces of the sum, and binding the loops of the copy divides the work among the threads. The tile of A is
@@ -167,8 +167,8 @@ for what in counts["registers"]:
 # from shared memory, 16 stores to it, and 4 barriers.
 #
 # Whether this is a good bargain depends on the hardware. On GPUs of NVIDIA and AMD, shared memory is fast and separate
-# from the cache. On a Mali it is ordinary memory, and everything goes through the same cache. So we count the accesses
-# that go through the cache in both cases:
+# from the cache. On a Mali, shared memory is ordinary memory, and every access goes through the same cache. So for both
+# kinds of hardware, we count the accesses that go through the cache:
 
 # %%
 print(f"{'through the cache, per thread':<32}" + "".join(f"{name:>14}" for name in counts))
@@ -180,14 +180,14 @@ for machine, whats in (
 
 # %% [markdown]
 # If shared memory is separate, shared tiles reduce the accesses of a thread from 128 to 16. If shared memory is
-# ordinary memory, they increase them from 128 to 160, and the threads wait at barriers for nothing.
+# ordinary memory, shared tiles increase the accesses from 128 to 160, and the threads wait at barriers for nothing.
 #
 # ## Banks
 #
 # If shared memory is separate, it is divided into **banks**. GPUs of NVIDIA have 32 banks. Element number e (of 4
 # bytes) is in bank e % 32, and each bank can load or store one element in a step. If 32 threads access 32 different
-# banks, they need only one step. If k of their elements are in the same bank, they need k steps. This is called a *bank
-# conflict*.
+# banks, they need only one step. If k of their elements are in the same bank, they need k steps. Such a delay is called
+# a *bank conflict*.
 #
 # Are there bank conflicts when the first 32 threads store the tile of A? To find out, we take the index of the store
 # from the kernel and insert the numbers of each thread. We try rows of 32 elements, and rows that are 1, 2, 3 or 4
@@ -245,10 +245,10 @@ print("the picture:", picture.save("banks"))
 # bank 0, because a row has 32 elements and the eight threads store into eight different *rows* of the transposed tile.
 # The 32 threads together use only 4 banks, so they need 8 steps, and 28 banks are idle.
 #
-# Now read the last column from top to bottom. The usual advice is to make each row one element longer. Here this
-# reduces the steps to 4, but not to 1. With rows of 36 elements each thread uses its own bank, and one step is enough.
-# The call `storage_align(tile, 0, 0, 32, 4)` in the schedule makes the rows 4 elements longer. It changes only the
-# place of each element in memory. And 36 is a multiple of 4, so vectors of 4 elements stay aligned.
+# Now read the last column from top to bottom. The usual advice is to make each row one element longer. Here one more
+# element reduces the steps to 4, but not to 1. With rows of 36 elements each thread uses its own bank, and one step is
+# enough. The call `storage_align(tile, 0, 0, 32, 4)` in the schedule makes the rows 4 elements longer. It changes only
+# the place of each element in memory. And 36 is a multiple of 4, so vectors of 4 elements stay aligned.
 #
 # The tile of B is not transposed, so neighbouring threads store neighbouring elements, which are in different banks.
 # One step is enough:
@@ -260,7 +260,7 @@ print(steps(stored(in_shared_tiles(product(*SIZES)), "B_shared")))
 # ## The description of a target
 #
 # How does the compiler know which schedule is good for a GPU? The description of a *target* contains a few figures
-# about the machine. Here are those of three GPUs:
+# about the machine. Here are these figures for three GPUs:
 
 # %%
 large = product(1024, 1024, 1024)
@@ -299,11 +299,12 @@ for gpu in GPUS:
 # %% [markdown]
 # The same rule has derived three different schedules from one program. For the first two GPUs it chose shared tiles.
 # For the Mali it chose a smaller tile for each thread, because a thread has only 64 registers there, and 8 x 8 sums
-# alone would take all of them. And it shares nothing, like our `in_registers`.
+# alone would take all of them. And the schedule for the Mali puts nothing in shared memory, like our schedule
+# `in_registers`.
 #
-# Is the single word `local_memory_helps` responsible for that? We change it for two of the GPUs, and compare the best
-# candidate that uses only registers with the best candidate that uses shared tiles. The numbers are cycles that the
-# formula predicts, and `*` marks the better candidate in each line:
+# Is the single word `local_memory_helps` responsible for the different choices? We change this word for two of the
+# GPUs, and compare the best candidate that uses only registers with the best candidate that uses shared tiles. The
+# numbers are cycles that the formula predicts, and `*` marks the better candidate in each line:
 
 # %%
 print(f"{'':<46} best in registers   best with shared tiles")
@@ -318,9 +319,10 @@ for gpu in GPUS[:1] + GPUS[2:]:
         print(f"{line:<46} {best[False]:>16,.0f}{taken[False]}   {best[True]:>21,.0f}{taken[True]}")
 
 # %% [markdown]
-# Yes. For both GPUs the `*` is in the column *shared tiles* if the word is True, and in the column *registers* if it is
-# False. These numbers are predictions of a model, and none of them was measured on such a GPU. If two predictions are
-# only a few per cent apart, a measurement may show the opposite. But you did not have to write a second kernel by hand.
+# Yes, it is. For both GPUs the `*` is in the column *shared tiles* if the word is True, and in the column *registers*
+# if it is False. These numbers are predictions of a model, and none of them was measured on such a GPU. If two
+# predictions are only a few per cent apart, a measurement may show the opposite. But you did not have to write a second
+# kernel by hand.
 #
 # ## The ledger
 #
@@ -336,15 +338,15 @@ ledger.show(columns)
 
 # %% [markdown]
 # The arithmetic is the same in all columns. Shared tiles need *more* loads than registers alone, 10,240 instead of
-# 9,216, and more stores. So they pay off only if most of these accesses are cheaper, because they go to fast shared
-# memory. (The serial program has the most loads because it keeps its sums in memory. The bytes moved by the cache are
+# 9,216, and more stores. So shared tiles pay off only if shared memory is fast, because then most of these accesses are
+# cheap. (The serial program has the most loads because it keeps its sums in memory. The bytes moved by the cache are
 # counted for a single core that runs the threads one after another, which no GPU does.)
 #
 # ## Your turn
 #
-# Write a function that finds the best row length for a tile in shared memory, the one with which all accesses to the
-# tile take the fewest steps in total. In the exercise, threads may also read vectors, and several threads may read the
-# same element.
+# Write a function that finds the best row length for a tile in shared memory, which is the length with which all
+# accesses to the tile take the fewest steps in total. In the exercise, threads may also read vectors, and several
+# threads may read the same element.
 #
 #     minitvm lesson 25 --start     (writes exercise_25.py, for you to fill in)
 #     minitvm lesson 25 --check

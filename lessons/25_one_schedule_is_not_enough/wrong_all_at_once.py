@@ -9,7 +9,7 @@ Access = tuple[int, list[Place]]
 
 
 def steps(line: int, wide: int, places: list[Place]) -> int:
-    """Steps until all threads have what they read of a tile whose lines lie `line` elements apart."""
+    """The number of steps of all reads from a tile whose lines are `line` elements apart."""
     groups = [places]
     needed = 0
     for group in groups:

@@ -26,10 +26,10 @@ from minitvm.tir.nodes import PrimFunc
 # ## Scales that are shifts
 #
 # Now a byte q represents q * 2^-e. We say that it counts in units of 2^-e. There is no zero point, so the byte 0
-# represents 0. If you multiply a byte in units of 2^-a by a byte in units of 2^-b, the product counts in units of
-# 2^-(a+b), and so does a sum of such products. To convert the sum to units of 2^-e, you divide it by 2^(a+b-e), which
-# is a shift. The next two programs convert sums to bytes. The first one multiplies by a float, and the second one uses
-# only integers:
+# represents the number 0. If you multiply a byte in units of 2^-a by a byte in units of 2^-b, the product counts in
+# units of 2^-(a+b), and so does a sum of such products. To convert the sum to units of 2^-e, you divide it by
+# 2^(a+b-e), which is a shift. The next two programs convert sums to bytes. The first one multiplies by a float, and the
+# second one uses only integers:
 
 
 # %%
@@ -51,7 +51,7 @@ def by_multiplication(n: int, places: int) -> PrimFunc:
 
 
 def by_shift(n: int, places: int) -> PrimFunc:
-    """The same with integers alone."""
+    """The same conversion with integers alone."""
 
     @T.prim_func
     def narrow(S: T.Buffer((n,), "int32"), Q: T.Buffer((n,), "int8")):
@@ -74,8 +74,8 @@ assert (multiplied == shifted).all()
 #
 # ## Round to the nearest
 #
-# A shift alone rounds down. On average that loses half a step, always in the same direction, and the next layer adds up
-# hundreds of such errors. If you add half a step before the shift, the result is rounded to the nearest byte. This
+# A shift alone rounds down. So the result is too small by half a step on average, and the next layer adds up hundreds
+# of such errors. If you add half a step before the shift, the result is rounded to the nearest byte. This addition
 # costs nothing. A layer adds a bias before the shift anyway, so the half step is added to the bias when the network is
 # compiled.
 
@@ -94,10 +94,11 @@ for name, half in (("rounded down", 0), ("to the nearest", 32)):
 # ## Which power of two?
 #
 # Powers of two leave little choice. Suppose that the largest value of a tensor is stored as 65 if the step is 1/16.
-# Then nearly half of the bytes are never used. With the next smaller step, 1/32, it would have to be stored as 130, so
-# it is cut off to 127. Which step is better depends on how many large values there are. `minitvm.quantize` tries three
-# steps: the smallest step that can represent all values, and the next two below it. It chooses the step with the
-# smallest squared error. The table shows the signal to noise ratio of the three steps for three kinds of tensors:
+# Then nearly half of the bytes are never used. With the next smaller step, 1/32, the largest value would have to be
+# stored as 130, so it is cut off to 127. Which step is better depends on how many large values there are.
+# `minitvm.quantize` tries three steps: the smallest step that can represent all values, and the next two below it. It
+# chooses the step with the smallest squared error. The table shows the signal to noise ratio of the three steps for
+# three kinds of tensors:
 
 # %%
 tensors = {
@@ -132,7 +133,7 @@ print("the picture:", picture.save("steps"))
 #
 # In a network with a shortcut, a tensor in units of 2^-a is added to a tensor in units of 2^-b. You cannot add integers
 # that count in different units. So the tensor with the coarser units is first shifted left to the finer units, which is
-# exact in int32. Then the two are added, and the sum is shifted to the units of the result and rounded once.
+# exact in int32. Then the two tensors are added, and the sum is shifted to the units of the result and rounded once.
 #
 # ## A network
 #

@@ -4,14 +4,15 @@ A sum of products is a dictionary:
 
     {"loops": {"i": 32, "j": 16, "k": 64}, "result": "ij", "left": "ik", "right": "jk"}
 
-This one is result[i, j] = the sum over k of left[i, k] * right[j, k]. Each loop has a letter and an extent. An operand
-is given by its indices, the letters of some loops. Loops that are not in the result are summed over. Write
+This dictionary means: result[i, j] = the sum over k of left[i, k] * right[j, k]. Each loop has a letter and an extent.
+An operand is given by its indices, the letters of some loops. The sum runs over all loops that are not in the result.
+Write
 
     mappings(computation, instruction) -> list of dictionaries
 
 Both arguments are sums of products. A mapping names a loop of the computation for each loop of the instruction. Return
-all mappings with which the computation could be tensorized, by cutting each named loop into tiles of the extent of the
-instruction. These are the mappings where
+all mappings with which the computation could be tensorized, by cutting each named loop into tiles that are as long as
+the instruction loop. These are the mappings where
 
 - different loops of the instruction have different loops of the computation,
 - the extent of each named loop is a multiple of the extent of its instruction loop, and
@@ -20,7 +21,7 @@ instruction. These are the mappings where
   the instruction, the operand of the instruction has the loop exactly when the operand of the computation has the named
   loop. The choice between the two orders is made once for all loops.
 
-The order of the list does not matter, and no mapping may be in it twice. Do not change the arguments. Each of them has
+The order of the list does not matter, and no mapping may be in it twice. Do not change the arguments. Each argument has
 at least one loop.
 
     matmul = {"loops": {"i": 32, "j": 16, "k": 64}, "result": "ij", "left": "ik", "right": "jk"}
@@ -38,5 +39,5 @@ from typing import Any
 
 
 def mappings(computation: dict[str, Any], instruction: dict[str, Any]) -> list[dict[str, str]]:
-    """All the ways in which tiles of the computation's loops are the instruction."""
+    """All mappings of the instruction's loops to loops of the computation that fit."""
     raise NotImplementedError("mappings(computation, instruction): the text at the top says what is wanted")

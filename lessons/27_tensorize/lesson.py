@@ -2,9 +2,9 @@
 # # Tensorize: loops that are one instruction
 #
 # A vector instruction does the same operation on many numbers, and compilers use such instructions automatically. Newer
-# instructions multiply whole matrices, and a compiler hardly ever finds a use for them by itself. So you state it in a
-# schedule: *these loops are that instruction*. The primitive for this is called `tensorize`. It needs a description of
-# the instruction, and it checks that the loops compute the same result. Here is the description of one instruction:
+# instructions multiply whole matrices, and a compiler hardly ever finds a use for them by itself. So you state in a
+# schedule which loops are an instruction. The primitive for this is called `tensorize`. It needs a description of the
+# instruction, and it checks that the loops compute the same result. Here is the description of one instruction:
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -74,9 +74,9 @@ print("the picture:", picture.save("instruction"))
 
 # %% [markdown]
 # The statement `T.instruction` has replaced the loops `ji` and `ki`. The loops `i`, `jo` and `ko` around it run 4 * 1 *
-# 4 times, so the instruction runs 16 times. The statement contains its description, the two loops below it. So
-# interpreters can run it like any other statement, and the compiler can find its dependences. No part of the compiler
-# has to know this instruction. Is the program still right?
+# 4 times, so the instruction runs 16 times. The statement contains the description of the instruction, which is the two
+# loops below it. So interpreters can run the statement like any other, and the compiler can find its dependences. No
+# part of the compiler has to know this instruction. Is the program still right?
 
 # %%
 print(reference.check(before, sch.func))
@@ -84,14 +84,14 @@ print(reference.check(before, sch.func))
 # %% [markdown]
 # `reference.check` says that both programs are equal.
 #
-# ## Its requirements
+# ## The requirements of tensorize
 #
-# The loops must be the same as in the description: the same number of loops with the same extents, and operands of the
-# same types with the same indices. Here are two mistakes. First we name the outermost loop, which contains more work
-# than one instruction. Then we name a loop of the sum:
+# The loops and operands must match the description: as many loops, with the same extents, and operands of the same
+# types with the same indices. Here are two mistakes. First we pass `tensorize` the outermost loop, which contains more
+# work than one instruction. Then we pass it one of the two reduction loops:
 
 # %%
-for name, wrong, shown in (("four rows at once", "i", 99), ("the loop of the sum", "ko", 1)):
+for name, wrong, shown in (("four rows at once", "i", 99), ("a reduction loop", "ko", 1)):
     sch = tir.Schedule(before)
     loops = dict(zip(("i", "jo", "ji", "ko", "ki"), sch.get_loops("Y"), strict=True))
     try:
@@ -170,8 +170,9 @@ tensorized = ledger.measure(sch.func, *numbers, np.zeros((4, 1, 16), "int32")).l
 ledger.show({"three loops": loops, "dot_4x16": tensorized})
 
 # %% [markdown]
-# Both do 1,024 multiplies. (The product of bytes has no bias, so it needs fewer adds.) The cache moves only 576 bytes
-# instead of 70,144, because B is stored in the order in which the instruction reads it, and its elements are bytes.
+# Both programs do 1,024 multiplies. (The product of bytes has no bias, so it needs fewer adds.) The cache moves only
+# 576 bytes instead of 70,144, because B is stored in the order in which the instruction reads it, and its elements are
+# bytes.
 #
 # ## Your turn
 #

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def mappings(computation: dict[str, Any], instruction: dict[str, Any]) -> list[dict[str, str]]:
-    """All the ways in which tiles of the computation's loops are the instruction."""
+    """All mappings of the instruction's loops to loops of the computation that fit."""
     ours, its = computation["loops"], instruction["loops"]
     found = []
     for chosen in permutations(ours, len(its)):

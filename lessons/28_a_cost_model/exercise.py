@@ -1,4 +1,4 @@
-"""Exercise 28: what all tiles of a product cost, at once.
+"""Exercise 28: the cost of all tiles of a product at once.
 
 C is M x N, and each of its elements is a sum of K products. A tile has `rows` rows, and each row has `vectors` vectors
 of `lanes` elements. The tiles cover C from its first element on. Tiles at the end may stick out of C, but they do all

@@ -36,12 +36,12 @@ print(f"{cpu.name}: vectors of {lanes} floats, {cpu.vector_registers} registers,
 # step of r
 #
 # - starts rows * vectors multiply-adds, of which `fma_ports` start in a cycle;
-# - loads rows + vectors times, of which two start in a cycle;
+# - does rows + vectors loads, of which two start in a cycle;
 # - cannot start before the sums of the previous step are ready, which takes `fma_latency` cycles.
 #
-# These three happen at the same time, so the slowest of them determines the time of a step. The time is a *maximum* and
-# not a sum. The tiles have to cover all of C. A tile at the edge may stick out of C, but it still does all of its work.
-# So the number of tiles is rounded up for each axis *separately*.
+# The multiply-adds, the loads and the wait for the sums happen at the same time, so the slowest of the three determines
+# the time of a step. The time is a *maximum* and not a sum. The tiles have to cover all of C. A tile at the edge may
+# stick out of C, but it still does all of its work. So the number of tiles is rounded up for each axis *separately*.
 #
 # We write the formula in NumPy, so `rows` and `vectors` may be single numbers, or arrays with a million of them.
 
@@ -66,7 +66,7 @@ BYTES_A_CYCLE = 32  # from the second cache
 
 
 def spilled(rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """Registers too many: the tile's, one for each vector of B, one for an element of A."""
+    """The number of registers that are missing for the tile, a row of B's vectors and an element of A."""
     return np.maximum(0, rows * vectors + vectors + 1 - cpu.vector_registers)
 
 
@@ -168,18 +168,19 @@ for which, pairs in (("a factor of 1.5 or more apart", apart), ("closer than tha
 
 # %% [markdown]
 # If two predictions differ by a factor of 1.5 or more, nearly all pairs are in the predicted order. If they are closer,
-# more pairs are in the wrong order. So in microseconds a formula excludes the bad tiles, which are most of them. But it
-# does not find the best of the good tiles. For that, a tuner has to measure a few. In lesson 29 we use measurements to
-# learn the remaining error of the formula.
+# more pairs are in the wrong order. So in microseconds a formula excludes the bad tiles, which are the great majority.
+# But it does not find the best of the good tiles. To find the best tile, a tuner has to measure a few of the good ones.
+# In lesson 29 we use measurements to learn the remaining error of the formula.
 
 # %% [markdown]
-# The command `minitvm tune` does the same for each operator of a network. It derives the formulas from the loads and
-# stores of a block, so you need not write them by hand. `minitvm tune explain MODEL` prints the formulas, and compares
-# predictions with measurements.
+# The command `minitvm tune` predicts and measures in this way for each operator of a network. It derives the formulas
+# from the loads and stores of a block, so you need not write them by hand. `minitvm tune explain MODEL` prints the
+# formulas, and compares predictions with measurements.
 #
 # ## Your turn
 #
-# Write the cost model as two functions. They work for any product and any core, and for a million tiles at once.
+# Write the cost model as two functions. They must work for any product and any core, and take arrays of tile sizes, so
+# that one call can handle a million tiles.
 #
 #     minitvm lesson 28 --start     (writes exercise_28.py, for you to fill in)
 #     minitvm lesson 28 --check

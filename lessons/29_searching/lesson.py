@@ -2,10 +2,10 @@
 # # Searching: chance, evolution, and a formula that learns
 #
 # A tuner has a few *knobs*, such as the size of a tile, and a *candidate* is a choice of a value for each knob.
-# Measuring a candidate takes about a second. How many do we have to measure until we find a good one? We compare four
-# ways to search, and draw their progress in one plot. Each of them gets twenty tries. To make that fast, we do not use
-# a real machine but simulate one. It takes the cycles of the core model of lesson 13, and some more cycles that our
-# formula does not know about.
+# Measuring a candidate takes about a second. How many candidates do we have to measure until we find a good one? We
+# compare four ways to search, and draw their progress in one plot. Each search gets twenty tries. To make the
+# comparison fast, we do not use a real machine but simulate one. The simulated machine takes the cycles of the core
+# model of lesson 13, and some more cycles that our formula does not know about.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -62,7 +62,7 @@ def tiles(rows: int, vectors: int) -> int:
 
 
 def spilled(rows: int, vectors: int) -> int:
-    """Registers too many."""
+    """The number of registers that are missing."""
     return max(0, rows * vectors + vectors + 1 - core.registers)
 
 
@@ -99,14 +99,14 @@ print(f"measured over predicted: from {(truth / said).min():.2f} to {(truth / sa
 # - *random* chooses any candidate by chance;
 # - *evolution* takes one of the four best candidates so far and changes one of its knobs;
 # - *formula* chooses the candidate with the best prediction among those that were not measured yet;
-# - *learned* corrects each prediction. It multiplies it by a *residual*, an estimate of the ratio of measured to
-#   predicted cycles. It computes the estimate from the candidates that were measured so far. For the first four
-#   candidates it does the same as *formula*.
+# - *learned* corrects the prediction of each candidate: it multiplies the prediction by a *residual*, an estimate of
+#   the ratio of measured to predicted cycles. The estimate is computed from the candidates that were measured so far.
+#   For the first four candidates, *learned* does the same as *formula*.
 #
 # The logarithm of the residual is approximated by a linear function of some *features*: the logarithms of the knobs,
 # their squares and two products. The weights of this function are found by ridge regression, which you will write in
 # the exercise. There are only a few measurements to learn from, so the function must not trust them too much. A penalty
-# for large weights takes care of that.
+# for large weights limits this trust.
 
 # %%
 rng = np.random.default_rng(0)
@@ -115,12 +115,12 @@ Known = dict[int, float]
 
 
 def random(known: Known) -> int:
-    """Any that was not measured."""
+    """A random candidate that was not measured."""
     return int(rng.choice([n for n in range(len(SPACE)) if n not in known]))
 
 
 def evolution(known: Known) -> int:
-    """A good one with another value of one knob."""
+    """A good candidate with another value of one knob."""
     for _ in range(50):
         if len(known) < 4:
             break
@@ -133,12 +133,12 @@ def evolution(known: Known) -> int:
 
 
 def first(order: np.ndarray, known: Known) -> int:
-    """The first in an order that was not measured."""
+    """The first candidate in an order that was not measured."""
     return next(int(n) for n in order if n not in known)
 
 
 def by_formula(known: Known) -> int:
-    """The best prediction; equal ones in any order."""
+    """The candidate with the best prediction; among equal predictions, a random one."""
     return first(np.lexsort((rng.random(len(SPACE)), said)), known)
 
 
@@ -156,7 +156,7 @@ def plane(x: np.ndarray, y: np.ndarray, penalty: float) -> np.ndarray:
 
 
 def learned(known: Known) -> int:
-    """The best prediction times its residual."""
+    """The candidate with the best prediction after the correction by the residual."""
     if len(known) < 4:
         return by_formula(known)
     numbers = list(known)
@@ -189,7 +189,7 @@ def course(searcher: Callable[[Known], int]) -> np.ndarray:
 searchers = {"random": random, "evolution": evolution, "formula": by_formula, "learned": learned}
 curves = {name: course(searcher) for name, searcher in searchers.items()}
 predict(
-    "There are 3,456 candidates. After how many measurements has `learned` found one within 5 % of the best?",
+    "There are 3,456 candidates. After how many measurements has `learned` one within 5 % of the best?",
     int(np.flatnonzero(curves["learned"] <= 1.05)[0]) + 1,
 )
 print(f"{'measurements':<14}" + "".join(f"{n:>8}" for n in (1, 5, 10, 20, 40)) + "   within 5 % after")
@@ -216,12 +216,13 @@ print("the picture:", picture.save("searching"))
 # after five or ten, because the formula knows the cost of a tile. But candidates that differ only in the other knobs
 # are equal for the formula, so it has to try them one after another, and needs 16 measurements to come within 5 % of
 # the best. *learned* needs only 9, because the residual learns the effect of the other knobs from the first few
-# measurements. A linear function is enough for that. The formula already describes the large and irregular part of the
-# time, which depends on how well the tiles fit the registers and the matrix. The remaining part is small and smooth.
+# measurements. A linear function is enough for these effects. The formula already describes the large and irregular
+# part of the time, which depends on how well the tiles fit the registers and the matrix. The remaining part is small
+# and smooth.
 #
 # `minitvm tune` works like *learned*. It derives its formulas from the loads and stores of an operator, and it learns
-# the residual from all earlier measurements of similar schedules. A candidate replaces the best one only if it is
-# faster when both run in turn.
+# the residual from all earlier measurements of similar schedules. A candidate replaces the best candidate so far only
+# if it is faster when the two run in turn.
 #
 # ## Your turn
 #

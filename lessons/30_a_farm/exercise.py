@@ -11,11 +11,11 @@ Write
 
     run(jobs, farm, limit) -> dict
 
-It returns the outcome of each job: "done", or "given up" if `limit` boards died while they did it. Send a job only to a
-board with its tag, and only if the job is not done, not given up, and not running on another board. There is at least
-one board for each tag, and a board that died joins again later. No board may be idle while a job that it could do is
-waiting. So send first, and then wait. After all jobs have ended, you may still wait for boards that will join again,
-but you need not. Do not change `jobs`.
+It returns the outcome of each job: "done", or "given up" if `limit` boards died while they ran this job. Send a job
+only to a board with its tag, and only if the job is not done, not given up, and not running on another board. There is
+at least one board for each tag, and a board that died joins again later. No board may be idle while a job that it could
+do is waiting. So send first, and then wait. After all jobs have ended, you may still wait for boards that will join
+again, but you need not. Do not change `jobs`.
 
     run({"a": "pi", "b": "pi"}, Farm({"x": "pi"}, faults=[0]), 3)            ->   {"a": "done", "b": "done"}
     run({"a": "pi", "b": "pi"}, Farm({"x": "pi"}, deadly=["a"]), 2)          ->   {"a": "given up", "b": "done"}

@@ -4,7 +4,7 @@
 # A schedule that is good on your laptop may be bad on a phone. So you have to measure on the devices where the network
 # will run, which we call boards. There are only a few boards, they are slow, they sometimes hang, and sometimes a plug
 # is pulled. In this lesson we send work to boards so that no job is lost, no board is idle while it could work, and
-# only people with a key can send work.
+# only people with a key can send jobs.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -55,7 +55,7 @@ print(len(request), "bytes:", head, programs)
 # %% [markdown]
 # A request contains machine code, and this code runs with all rights of the owner of the board. So each request is
 # signed with a key that you copied to the board yourself. If a single bit of the request is changed, the board refuses
-# it. We try two bad requests: one that was changed on the way, and one that was signed with another key.
+# it. We try two bad requests: a request that was changed on the way, and a request that was signed with another key.
 
 # %%
 key = hashlib.sha256(b"in earnest: 32 random bytes in a file").digest()
@@ -80,11 +80,11 @@ for other, lock in ((forged, key), (letter, bytes(32))):
 #
 # - a job is sent to an idle board with the right tag, and a board has only one job at a time;
 # - if a board dies, its job goes back to the jobs that wait;
-# - if *several* boards died during the same job, the job is probably the reason. Then it is given up, and that is its
-#   result.
+# - if *several* boards died during the same job, the job is probably the reason. Then the job is given up, and
+#   `given up` is its result.
 #
-# Here is a small simulated farm of boards (lessons/farm.py). We arrange that two boards die while they work, the one
-# that gets the third job and the one that gets the fifth:
+# Here is a small simulated farm of boards (lessons/farm.py). We arrange that two boards die while they work: the board
+# that gets the third job and the board that gets the fifth job.
 
 
 # %%
@@ -132,7 +132,9 @@ for row, board in enumerate(boards):
         if line.startswith(board):
             picture.box(70 + 34 * column, 18 + 40 * row, 32, 24, colours[line.split()[1]])
             picture.words(86 + 34 * column, 34 + 40 * row, line.split()[-1], 11, "middle")
-picture.words(8, 40 * len(boards) + 20, "time goes right; red: the board died, and its job is sent to another one", 11)
+picture.words(
+    8, 40 * len(boards) + 20, "time goes right; red: the board died, and its job is sent to another board", 11
+)
 print(picture.save("farm"))
 
 # %% [markdown]
@@ -141,9 +143,9 @@ print(picture.save("farm"))
 # For real boards, the library Dask distributed does this bookkeeping over the network, on connections that are
 # encrypted with TLS. Install it with `pip install 'minitvm[farm]'`. Then you start these commands:
 #
-#     dask scheduler                                            one, anywhere
+#     dask scheduler                                            once, on any computer
 #     minitvm worker tcp://desk:8786 --key farm.key             on each board
-#     minitvm worker tcp://desk:8786 --key farm.key --list      who is there, and their targets
+#     minitvm worker tcp://desk:8786 --key farm.key --list      list the workers and their targets
 #     minitvm tune resnet18 --workers tcp://desk:8786 --key farm.key --target "..."
 #
 # `docs/tuning.md` explains each step.

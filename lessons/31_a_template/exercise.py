@@ -14,8 +14,8 @@ It schedules the block "C" as follows, for any sizes m, n and k:
                     for columns:        # vectorized, at most 16
                         C[..] = ..
 
-Leave the number of rows and the number of columns of a tile open. Sample both, so that all divisors of m up to 4 and
-all divisors of n up to 16 can be drawn. You may schedule "Y" as well, but you need not.
+Leave the number of rows and the number of columns of a tile open. Sample both numbers, so that all divisors of m up to
+4 and all divisors of n up to 16 can be drawn. You may schedule "Y" as well, but you need not.
 
 Here is a hint: `sch.sample_perfect_tile(loop, 2, max_innermost_factor=...)` draws the two factors of a split.
 

@@ -20,9 +20,9 @@ SIZES = {"i": M, "j": N, "r": K}
 # %% [markdown]
 # ## Leave a number open
 #
-# `sample_perfect_tile(loop, 2)` draws two random factors whose product is the extent of the loop. You can use them in
-# the schedule like numbers. The argument `max_innermost_factor` limits the last factor. Here, for example, a tile may
-# have at most six rows, so that it fits into registers, and at most eight columns.
+# `sample_perfect_tile(loop, 2)` draws two random factors whose product is the extent of the loop. You can use these
+# factors in the schedule like numbers. The argument `max_innermost_factor` limits the last factor. Here, for example, a
+# tile may have at most six rows, so that it fits into registers, and at most eight columns.
 
 
 # %%
@@ -36,7 +36,7 @@ def template(sch: tir.Schedule) -> None:
 
 
 def draw(seed: int) -> tir.Schedule:
-    """One schedule of the template; the seed decides."""
+    """A schedule of the template, with the numbers that this seed draws."""
     sch = tir.Schedule(example.blocks(M, N, K), seed=seed)
     template(sch)
     return sch
@@ -66,9 +66,9 @@ for seed in (7, 70_000, 700_000_000):
 #
 # ## Compare the candidates
 #
-# A real tuner runs each schedule and measures its time. Here we count instead, so that you see the same numbers on
-# every machine. We count how many lines a small cache of 16 lines fetches while the interpreter runs the program. We
-# draw twelve schedules, which all do the same multiplications:
+# A real tuner runs each schedule and measures its time. Here we count cache lines instead, so that you see the same
+# numbers on every machine: we count how many lines a small cache of 16 lines fetches while the interpreter runs the
+# program. We draw twelve schedules, which all do the same multiplications:
 
 # %%
 predict(
@@ -87,7 +87,7 @@ for tile, (lines, _) in sorted(rows.items(), key=lambda row: row[1][0]):
 # The best schedules fetch 342 lines and the worst fetches 1622, so the sizes of the tiles matter a lot. (There are only
 # eleven lines because two of the twelve draws are the same.)
 #
-# ## Improve the best one
+# ## Improve the best schedule
 #
 # A search need not only draw by chance. You can take the best schedule, change one of its decisions, and replay its
 # trace. `with_decision` returns a trace with another decision, and replaying it repeats all other steps. We change one
@@ -130,9 +130,9 @@ print("the picture:", picture.save("draws"))
 #
 # ## The same template on a real machine
 #
-# `tune.tune_func` does the same with measured times instead of a simulated cache. It draws decisions, and compiles the
-# schedules in other processes. It measures each schedule in turn with the schedule that `build` would choose. From the
-# measured times it learns which decisions it should try next:
+# `tune.tune_func` searches in the same way, with measured times instead of a simulated cache. It draws decisions, and
+# compiles the schedules in other processes. It measures each schedule in turn with the schedule that `build` would
+# choose. From the measured times it learns which decisions it should try next:
 #
 #     from minitvm import tune
 #     best = tune.tune_func(func, schedule=template, budget=30)
