@@ -76,7 +76,8 @@ for row in range(ROWS):
     for column in range(COLUMNS):
         ready[row + 1, column + 1] = 1 + max(ready[row, column + 1], ready[row + 1, column])
 predict(
-    "Each of 48 elements waits for two neighbours. With as many workers as you like, how many steps are needed?",
+    "48 elements wait for the elements above and to the left. With as many workers as you like, how many steps are "
+    "needed?",
     int(ready.max()),
 )
 print(ready[1:, 1:])

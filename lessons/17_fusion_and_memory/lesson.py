@@ -74,7 +74,8 @@ M, N, K = 512, 512, 8
 alone = {op: moved(graph_of(op, m=M, n=N, k=K)) for op in OPS}
 together = moved(graph_of(*OPS, m=M, n=N, k=K))
 predict(
-    "Two tensors of M x N floats disappear when the operators are fused. How many times M x N floats are not moved?",
+    "Two tensors of M x N floats disappear when the operators are fused. "
+    "How many times M x N floats of memory traffic does fusion save?",
     (sum(alone.values()) - together) // (4 * M * N),
 )
 print({op: f"{size:,}" for op, size in alone.items()}, f"together {sum(alone.values()):,}; fused {together:,}")
