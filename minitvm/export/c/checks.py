@@ -47,8 +47,8 @@ def check_guard(writer: SizeWriter, failures: Failures, guard: Guard) -> None:
     _refuse(writer, f"{left} != {right}", failures.returns("SIZE", text))
 
 
-def read_scalars(api: Interface, writer: SizeWriter) -> None:
-    """Give the variables of scalar inputs their values."""
+def read_scalars(api: Interface, writer: SizeWriter, failures: Failures) -> None:
+    """Give the variables of scalar inputs their values, which are doubles or fit in an int64."""
     for scalar in api.inputs:
         if not isinstance(scalar, Scalar):
             continue
@@ -56,10 +56,11 @@ def read_scalars(api: Interface, writer: SizeWriter) -> None:
         name = writer.names[scalar.spec.var] = f"n_{scalar.name}"
         if dtype.is_float:
             writer.line(f"const double {name} = {place};")
-        elif dtype == "uint64":
-            writer.line(f"const int64_t {name} = {place} <= INT64_MAX ? (int64_t){place} : UNDEFINED;")
         else:
-            writer.line(f"const int64_t {name} = {place};")
+            if dtype == "uint64":
+                large = failures.returns("SIZE", f"input {scalar.spec.name} is larger than 2^63 - 1")
+                writer.line(f"if ({place} > INT64_MAX) {large}")
+            writer.line(f"const int64_t {name} = (int64_t){place};")
         writer.line(f"(void){name};")
 
 
@@ -74,6 +75,8 @@ def check_memory(api: Interface, writer: SizeWriter, failures: Failures, weights
         bytes_text = "NAME_plan_memory" if isinstance(api.arena_bytes, Expr) else f"{api.arena_bytes:,} bytes"
         text = f"the arena is too small; wanted: {bytes_text.replace('NAME', api.name)}"
         _refuse(writer, f"arena_bytes < (uint64_t){nbytes}", failures.returns("MEMORY", text))
+        if isinstance(api.arena_bytes, Expr):
+            writer.line("if (arena == NULL) arena = (unsigned char *)nothing;")
     if weights.nbytes:
         _refuse(writer, "weights == NULL", failures.returns("NULL", "the weights are NULL"))
         _check_alignment("weights", "the weights", writer, failures)
@@ -107,13 +110,9 @@ def check_bounds(api: Interface, writer: SizeWriter, failures: Failures) -> None
         place = f"arguments->{'input.' if isinstance(bound.place, Input) else 'state->'}{tensor.name}"
         limits = f"{dim_text(bound.low)} to {dim_text(bound.high)}"
         text = f"{bound.where}: wanted: {tensor.spec.name} from {limits}"
-        element = f"{place}[i]"
-        if tensor.spec.dtype == "uint64":
-            inside = f"{element} <= INT64_MAX && (int64_t){element} >= {low} && (int64_t){element} <= {high}"
-        else:
-            inside = f"{element} >= {low} && {element} <= {high}"
+        element = f"(int64_t){place}[i]"
         writer.line(f"for (int64_t i = 0; i < {writer.number(tensor.elements)}; ++i)")
-        writer.line(f"    if (!({inside})) {failures.returns('VALUE', text)}")
+        writer.line(f"    if ({element} < {low} || {element} > {high}) {failures.returns('VALUE', text)}")
 
 
 def _check_tensor(tensor: Tensor, writer: SizeWriter, failures: Failures) -> None:

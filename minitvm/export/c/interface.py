@@ -215,6 +215,9 @@ def interface(executable: exe.Executable, name: str) -> Interface:
                     tries=['target="cpu"'],
                 )
             )
+    for scalar in executable.inputs:
+        if isinstance(scalar, exe.ScalarSpec) and scalar.dtype.is_half:
+            raise Unsupported(report(what, wanted="scalars that C has", found=f"{scalar.name}: {scalar.dtype}"))
     for spec in executable.outputs:
         if spec.inout:
             raise Unsupported(report(what, wanted="outputs that are only written", found=f"{spec.name} is read too"))

@@ -77,7 +77,7 @@ def _run(api: Interface, weights: Weights, failures: Failures, names: Sequence[s
     steps = StepWriter(api, writer, failures, weights.offsets, names)
     writer.line(f"if (arguments == NULL) {failures.returns(*checks.NO_ARGUMENTS)}")
     _pointers(api, weights, writer)
-    checks.read_scalars(api, writer)
+    checks.read_scalars(api, writer, failures)
     checks.check_sizes(api, writer, failures, "arguments->sizes.")
     for guard in api.executable.guards:
         if not guard.sizes() & api.late_sizes.keys():

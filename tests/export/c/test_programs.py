@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from minitvm.errors import Unsupported
+from minitvm.export.c.project import project
 from minitvm.expr import SizeVar
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.reference.strategies.graphs import RandomGraph, graphs
@@ -94,6 +96,12 @@ def test_each_kind_of_step_and_value(graph: Callable[[], Graph], tmp_path: Path)
 def test_a_loop_program_with_scalars(tmp_path: Path) -> None:
     arrays: dict[str, Any] = {"a": np.arange(6, dtype=np.float32), "k": np.float32(0.1), "n": np.int32(-3)}
     check(from_source(ADD), tmp_path / "net", inputs=arrays)
+    unsigned = from_source(ADD.replace("n: T.int32", "double: T.uint64").replace("cast(n", "cast(double"))
+    arrays["double"] = np.uint64(2**40 - 3)
+    del arrays["n"]
+    check(unsigned, tmp_path / "unsigned", inputs=arrays)
+    with pytest.raises(Unsupported, match="wanted: scalars that C has\n  found:  k: float16"):
+        project(from_source(ADD.replace("k: T.float32", "k: T.float16").replace("* k", '* T.cast(k, "float32")')))
 
 
 @examples(5, 100, deadline=None)
