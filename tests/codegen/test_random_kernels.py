@@ -25,6 +25,7 @@ from minitvm.target import Target
 from minitvm.tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
 from tests.codegen.masked_kernels import COUNT, FIRST, Run, compare, index, masks_alike, run_compiled
 from tests.export.c.c_kernels import run_in_c
+from tests.export.wasm.wasm_kernels import run_in_wasm
 from tests.machines.cuda.cuda_kernels import run_on_cuda
 from tests.machines.opencl.opencl_kernels import run_on_device, target
 from tests.tir.transform.kernel_programs import UPDATED, kernel_arguments, kernel_program
@@ -49,11 +50,13 @@ RUNS = [
     pytest.param(run_on_device, id="opencl"),
     pytest.param(run_on_cuda, id="cuda"),
     pytest.param(run_in_c, id="c"),
+    pytest.param(run_in_wasm, id="wasm"),
 ]
 MACHINES = {
     run_compiled: lambda: CPU,
     run_in_pieces: lambda: CPU,
     run_in_c: lambda: CPU,
+    run_in_wasm: lambda: CPU,
     run_on_device: target,
     run_on_cuda: lambda: Target("cuda"),
 }

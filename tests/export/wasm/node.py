@@ -124,8 +124,8 @@ class Exported:
             results.append(found)
         return results
 
-    def run(self, executable: Executable, place: Path, inputs: dict[str, Any]) -> list[np.ndarray]:
-        return self.process.run(place, inputs, [spec.dtype for spec in executable.outputs])
+    def run(self, executable: Executable, place: Path, inputs: dict[str, Any], drop: bool = False) -> list[np.ndarray]:
+        return self.process.run(place, inputs, [spec.dtype for spec in executable.outputs], drop)
 
 
 def same_bits(found: Any, expected: Any) -> None:
