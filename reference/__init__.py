@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .judging.verdict import Verdict
     from .meaning import scalar
 
-# Where each public name is defined.
+# The module that defines each public name.
 _FUNCTIONS = {
     "check": ".judging.equivalence",
     "close": ".judging.equivalence",

@@ -1,16 +1,17 @@
-"""Level 4 of the accelerator, interpreted: instructions on NumPy scratchpads, integers as the machine has them.
+"""Interpret level 4 of the accelerator: run instructions on NumPy scratchpads, with the machine's integer arithmetic.
 
-Load, compute and store go through their instructions at their own pace; only tokens order them. A run takes one order,
-of many: `order` says which module is ahead. And a run judges all orders at once: each instruction has a clock (how many
-instructions of each module happen before it, by tokens and by the order within modules), and each element remembers who
-touched it. Two instructions that touch an element, one of which writes, and neither of which happens before the other,
-are an ExecutionError, whatever the order of this run was. If there are none, all orders give the same result: two
-instructions that follow each other in a run without being ordered touch nothing in common, and may change places.
+The modules load, compute and store run their instructions at their own pace; only tokens order them. A run uses one of
+the many possible orders, and `order` says which module is ahead. But a run also checks all orders at once. Each
+instruction has a clock (the number of instructions of each module that happen before it, by tokens and by the order
+within modules), and each element remembers the instructions that accessed it. If two instructions access the same
+element, at least one writes it, and neither happens before the other, that is an `ExecutionError`, no matter which
+order this run used. If there is no such pair, all orders give the same result: two unordered neighbours in a run access
+different elements, so they can be swapped.
 
-So are errors: reads of what was never written, places outside of scratchpads and buffers, tokens that are left over, a
-deadlock, with who waits for whom. Each names the instruction, its text and what the queues hold.
+Other errors are reads of elements that were never written, accesses outside of scratchpads and buffers, tokens left at
+the end, and deadlocks. Each error names the instruction, and gives its text and the contents of the queues.
 
-The source of the meaning: `hw_spec.h` and the functional simulator's description of VTA, and Moreau et al.
+The semantics come from `hw_spec.h` and the functional simulator's description of VTA, and Moreau et al.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from .meaning.accelerator import MODULES, Array, Deadlock, Machine, Unordered
 
 __all__ = ["ORDERS", "PRIORITIES", "Deadlock", "Exploration", "Unordered", "check", "explore", "run"]
 
-# The six ways to prefer one module to another: the first is as far ahead as tokens permit, the last as far behind.
+# The six priority orders: the first module runs as far ahead as tokens permit, the last one as late as possible.
 PRIORITIES = {" ".join(m.value for m in order): order for order in permutations(MODULES)}
 ORDERS = ("fetched", *PRIORITIES, "random")
 
 
 @dataclass(frozen=True)
 class Exploration:
-    """What exploring orders found: the outputs, and the orders that were run."""
+    """The result of `explore`: the outputs, and the orders that were run."""
 
     outputs: dict[str, Array]
     orders: tuple[str, ...]
@@ -53,13 +54,13 @@ def run(
     seed: int = 0,
     ordered: bool = True,
 ) -> dict[str, Array]:
-    """Run a program on arrays by the names of its input buffers; returns its output buffers by name.
+    """Run a program on its input arrays, given by name, and return its output arrays by name.
 
-    An array has the shape (count, *shape of an element) or any other of so many elements, and the element's dtype.
-    `order` is "fetched" (the instruction that was fetched first of those that can run), a list of modules from the one
-    that is ahead to the one that is behind ("load compute store"), or "random", with its `seed`. With `ordered`, two
-    instructions that nothing orders are an error; without, this order's result is returned.
-    Raises `InputError` for arrays that do not fit, `ExecutionError` for what the machine does not define.
+    An array has the element's dtype, and the shape (count, *shape of an element) or any shape with the same number of
+    elements. `order` is "fetched" (run the instruction that was fetched first), a list of modules from first to last
+    ("load compute store"), or "random" with a `seed`. With `ordered`, two conflicting instructions that are not ordered
+    are an error; without it, the result of this order is returned. Raises `InputError` for arrays that do not fit, and
+    `ExecutionError` for undefined behaviour.
     """
     if order not in ORDERS:
         raise InputError(f"no order is called {order!r}; there are {', '.join(ORDERS)}")
@@ -79,10 +80,10 @@ def run(
 def explore(
     program: Program, config: AccelConfig, inputs: Mapping[str, Any], *, orders: int = 12, seed: int = 0
 ) -> Exploration:
-    """Run a program in `orders` orders, each module ahead and behind first, then random ones, and compare the results.
+    """Run a program in `orders` orders, the systematic ones first and then random ones, and compare the results.
 
-    Nothing is proved here: two instructions that nothing orders are seen only if an order changes a result, or breaks.
-    Raises ExecutionError where two orders differ.
+    This proves nothing: a missing order between two instructions is only found if one of the runs fails or gives
+    another result. Raises `ExecutionError` if two orders differ.
     """
     tried: list[str] = []
     first: dict[str, Array] | None = None
@@ -112,7 +113,7 @@ def explore(
 def check(
     program: Program, config: AccelConfig, inputs: Mapping[str, Any], *, orders: int = 12, seed: int = 0
 ) -> Exploration:
-    """Prove that all orders give one result, and explore some of them. Raises ExecutionError for what is found."""
+    """Prove that all orders give the same result, and run some of them. Raises `ExecutionError` if they do not."""
     proved = run(program, config, inputs)
     explored = explore(program, config, inputs, orders=orders, seed=seed)
     for name, array in explored.outputs.items():

@@ -1,15 +1,15 @@
-"""A listener that counts bank conflicts: turns that accesses of a warp to shared storage take one after the other.
+"""Count bank conflicts, with a listener: the extra turns that a warp's accesses to shared storage take.
 
-Shared storage has 32 banks, each a word of 32 bits wide; word w is in bank w % 32. What the threads of a warp access at
-once takes as many turns as the bank with most *different* words is asked for, and threads that read the same word share
-it (CUDA C++ Programming Guide, "Shared Memory"). Threads that access 8 bytes each do so in two halves of the warp, 16
-bytes in four quarters. A *conflict* is a turn more than there would be if every word were in a bank of its own.
+Shared storage has 32 banks, each one 32-bit word wide; word w is in bank w % 32. An access of a warp takes as many
+turns as the largest number of *different* words in one bank; threads that read the same word share a turn (CUDA C++
+Programming Guide, "Shared Memory"). If each thread accesses 8 bytes, the warp does so in two halves; for 16 bytes, in
+four quarters. A *conflict* is a turn that would not be needed if every word were in a different bank.
 
     banks = BankConflicts()
     reference.kernel.run(module, *arrays, listeners=[banks])
     banks.of("S", "read")
 
-An array begins at bank 0. What a warp runs as one instruction (`ldmatrix`) is not counted: one thread stands for it.
+Each array is assumed to begin at bank 0. Instructions of a whole warp (`ldmatrix`) are not counted.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _Place = tuple[Any, ...]
 
 @dataclass
 class BankConflicts(Listener):
-    """The conflicts of all kernels that run meanwhile; `threads` are those of a block along x and y."""
+    """Counts the conflicts of all kernels that run while it listens; `threads` is the size of a block along x and y."""
 
     threads: tuple[int, int] = (WARP, 1)
-    # (verb, buffer), then the access of a warp: by lane the bytes where elements begin, and how many they have.
+    # (verb, buffer) -> place of a warp's access (it ends with the element size) -> lane -> where elements begin
     _warps: dict[tuple[str, str], dict[_Place, dict[int, list[int]]]] = field(default_factory=lambda: defaultdict(dict))
     _nodes: list[Any] = field(default_factory=list)  # whose identities are in `_warps`
 
     def thread_access(self, access: ThreadAccess) -> None:
-        """Put an access to those of its warp that are done at the same time."""
+        """Add an access to the simultaneous accesses of the thread's warp."""
         own = dict(access.threads)
         x, y, z = (own.get(f"threadIdx.{axis}", 0) for axis in "xyz")
         number = x + self.threads[0] * (y + self.threads[1] * z)
@@ -47,12 +47,14 @@ class BankConflicts(Listener):
         lanes[number % WARP].append(access.offset * access.bytes)
 
     def of(self, buffer: str, verb: str) -> int:
-        """How many conflicts there were in accesses of a buffer, "read" or "written"."""
+        """Return the number of conflicts in accesses to a buffer; `verb` is "read" or "written"."""
         return sum(conflicts(lanes, place[-1]) for place, lanes in self._warps[verb, buffer].items())
 
 
 def conflicts(lanes: Mapping[int, Sequence[int]], size: int) -> int:
-    """The turns that an access of a warp takes beside those that its bytes need: `lanes` say where elements begin."""
+    """Return the extra turns of a warp's access. `lanes` maps lanes to the bytes where their elements of `size` bytes
+    begin.
+    """
     count = 0
     for wide in _at_once(lanes, size):
         width = max((end - begin for begin, end in wide.values()), default=WORD)
@@ -68,7 +70,9 @@ def conflicts(lanes: Mapping[int, Sequence[int]], size: int) -> int:
 
 
 def _at_once(lanes: Mapping[int, Sequence[int]], size: int) -> Iterator[dict[int, tuple[int, int]]]:
-    """The accesses of a warp one after the other: of each lane the bytes, with neighbours as far as one goes."""
+    """Yield the simultaneous accesses of a warp, one after the other: the range of bytes of each lane, where adjacent
+    elements are merged.
+    """
     runs = {lane: list(_runs(starts, size)) for lane, starts in lanes.items()}
     for number in range(max(map(len, runs.values()), default=0)):
         yield {lane: own[number] for lane, own in runs.items() if number < len(own)}

@@ -1,8 +1,9 @@
-"""Level 5, interpreted: the steps of an executable over byte arenas, its kernels by `reference.kernel`.
+"""Interpret level 5: run the steps of an executable on byte arenas, and its kernels by `reference.kernel`.
 
-Arenas start uninitialised, and every byte remembers which slice wrote it: reading bytes that were never written, or
-that a slice wrote which only partly overlaps with the one that is read, is an ExecutionError; so is a missing barrier
-between steps of different threads that touch the same bytes. Engines outside of minitvm are refused.
+Arenas start uninitialised, and every byte remembers the slice through which it was written. It is an `ExecutionError`
+to read bytes that were never written, or that were written through a slice that only partly overlaps with the one that
+is read. It is also an error if two steps on different threads access the same bytes without a barrier between them.
+External engines are refused.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ def run(
     states: dict[str, np.ndarray] | None = None,
     sizes: dict[x.Var, Any] | None = None,
 ) -> list[np.ndarray]:
-    """Run an executable on arrays by name and give its outputs in order; the inputs stay as they are.
+    """Run an executable on arrays by name and return its outputs in order; the inputs are not changed.
 
-    `states` are the program's states by name, zeros where one is missing; the run leaves their new values there, for
-    the next one. Without `states` a run begins with zeros, and what it leaves is lost. The run adds to `sizes` the
-    values of all sizes, including those that its steps computed.
-    Outputs marked `inout` are given by name too. Raises `InputError` for arrays that do not fit, `ExecutionError` where
-    a kernel or the order of steps is undefined, `Unsupported` for external engines and kernels without their program.
+    `states` are the program's states by name (a missing one starts with zeros); the run stores their new values there,
+    for the next run. Without `states`, a run begins with zeros and the new values are lost. The run adds to `sizes` the
+    values of all sizes, including those that its steps computed. Outputs marked `inout` are also passed by name. Raises
+    `InputError` for arrays that do not fit, `ExecutionError` for undefined behaviour of a kernel or of the steps'
+    order, and `Unsupported` for external engines and kernels without a program.
     """
     machine = _Machine(executable, inputs, Settings(shadow, order, seed, listeners, threads), mode, states or {})
     begin, end = events.heard(listeners, "step_begin"), events.heard(listeners, "step_end")
@@ -75,7 +76,7 @@ def _number(value: int | float | x.Expr, values: Mapping[x.Var, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Place:
-    """Bytes [start, stop) of one piece of memory; `key` says which."""
+    """The bytes [start, stop) of a piece of memory, which `key` identifies."""
 
     key: tuple[str, int]
     start: int
@@ -83,7 +84,7 @@ class _Place:
 
 
 class _Bytes:
-    """A piece of memory as bytes; `writer[k]` is the number of the place that wrote byte k, 0 for nobody."""
+    """A piece of memory as bytes; `writer[k]` is the number of the place that wrote byte k, or 0."""
 
     def __init__(self, data: np.ndarray, initialised: bool) -> None:
         self.data = data
@@ -142,7 +143,7 @@ class _Machine:
             self._piece("arena", index, np.full(self.size(arena.size), 0x7F, np.uint8), False)
 
     def _begin_outputs(self, inputs: Mapping[str, Any]) -> None:
-        """The memory of outputs, once the sizes in their shapes are known."""
+        """Allocate the outputs, once the sizes in their shapes are known."""
         for index, spec in enumerate(self.program.outputs):
             sizes = {v for d in spec.shape if isinstance(d, x.Expr) for v in x.free_vars(d)}
             if index in self.outputs_by_number or (sizes - self.values.keys()) & self.bound_by_steps:
@@ -158,11 +159,11 @@ class _Machine:
 
     @property
     def outputs(self) -> list[np.ndarray]:
-        """The outputs in order."""
+        """Return the outputs in order."""
         return [self.outputs_by_number[index] for index in range(len(self.program.outputs))]
 
     def _check_guards(self) -> None:
-        """InputError for a guard whose variables have values, and that does not hold."""
+        """Raise `InputError` if a guard whose variables are known does not hold."""
         for guard in self.program.guards:
             sides = [guard.left, guard.right]
             sizes = {v for side in sides if isinstance(side, x.Expr) for v in x.free_vars(side)}
@@ -228,7 +229,7 @@ class _Machine:
         self.pieces[kind, index] = _Bytes(array.reshape(-1).view(np.uint8), initialised)
 
     def size(self, dim: n.Dim) -> int:
-        """The value of a size or offset."""
+        """Return the value of a size or offset."""
         return int(self.number(dim))
 
     def number(self, value: int | float | x.Expr) -> Any:
@@ -246,7 +247,9 @@ class _Machine:
         return _Place((kind, location.index), 0, self.pieces[kind, location.index].data.size)
 
     def initialised(self, place: _Place) -> np.ndarray:
-        """Which bytes of a place hold values that were written through it, or through a part or the whole around it."""
+        """Return which bytes of a place hold values that were written through this place, a part of it, or a larger
+        place.
+        """
         writers = self.pieces[place.key].writer[place.start : place.stop]
         written = writers != 0
         by_number = {number: other for other, number in self.places.items()}
@@ -263,13 +266,13 @@ class _Machine:
     # --- steps -----------------------------------------------------------------------------------------------------
 
     def name(self, step: n.Step) -> str:
-        """What a step works on, for reports."""
+        """Return the name of a step's kernel or engine, for reports."""
         if isinstance(step, n.CallKernel):
             return self.program.kernels[step.kernel].name
         return step.engine if isinstance(step, n.CallExternal) else type(step).__name__.lower()
 
     def order(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, n.Step]]:
-        """The numbered steps in the order in which they run; a loop comes once, in front of its iterations."""
+        """Yield the numbered steps in the order in which they run; a loop comes once, before its iterations."""
         index, steps = first, self.program.steps
         while index < (len(steps) if last is None else last):
             step = steps[index]
@@ -287,7 +290,7 @@ class _Machine:
                 self.since_barrier.clear()
 
     def _goes_on(self, index: int, step: n.Loop) -> bool:
-        """Whether a loop has another iteration; InputError if it is one too many."""
+        """Return whether a loop has another iteration; raises `InputError` if it exceeds the maximum."""
         number = self._word(index, step.number)
         if number >= self._word(index, step.limit):
             return False
@@ -301,7 +304,7 @@ class _Machine:
         return int(self._bytes(index, location, 8).view(np.int64)[0])
 
     def _bytes(self, index: int, location: n.Location, count: int) -> np.ndarray:
-        """The first bytes of a place that a step reads itself."""
+        """Return the first `count` bytes of a place that a step itself reads."""
         place = self.place(location)
         if self.settings.shadow and not self.initialised(place)[:count].all():
             raise ExecutionError(f"step {index} reads bytes of {location} that hold no value")
@@ -314,7 +317,7 @@ class _Machine:
         piece.writer[place.start : place.start + 8] = self.places.setdefault(place, len(self.places) + 1)
 
     def step(self, index: int, step: n.Step) -> None:
-        """Do one step; of a loop its begin."""
+        """Do one step; for a loop, begin it."""
         if isinstance(step, n.Barrier):
             self.since_barrier.clear()
         elif isinstance(step, n.Loop):
@@ -330,7 +333,7 @@ class _Machine:
             raise Unsupported(f"step {index}: the engine {self.name(step)!r} is not minitvm's, and is not interpreted")
 
     def _touch(self, index: int, place: _Place, writes: bool, by_all: bool) -> None:
-        """ExecutionError if a step since the last barrier may still be at work on these bytes, on another thread."""
+        """Raise `ExecutionError` if a step since the last barrier may still access these bytes on another thread."""
         for other, wrote, others_by_all, earlier in self.since_barrier:
             apart = other.key != place.key or other.stop <= place.start or place.stop <= other.start
             if apart or earlier == index or not (wrote or writes) or not (by_all or others_by_all):
@@ -372,7 +375,7 @@ class _Machine:
         data = self.pieces[place.key].data[place.start : place.stop].view(param.dtype.numpy)
         init = None
         if self.settings.shadow:
-            # What a pure output held before is of no concern: reading it is an error.
+            # The previous contents of a pure output do not matter: reading them is an error.
             fresh = param.access == "w"
             done = np.zeros(data.size, np.uint8) if fresh else self.initialised(place).reshape(-1, itemsize).all(1)
             init = bytearray(done.astype(np.uint8).tobytes())
@@ -413,7 +416,7 @@ class _Machine:
         self._begin_outputs({})
 
     def finish(self) -> None:
-        """Refuse outputs that are not complete."""
+        """Raise an error for outputs that are not complete."""
         if not self.settings.shadow:
             return
         for index, spec in enumerate(self.program.outputs):

@@ -1,8 +1,9 @@
-"""Level 1, interpreted: operators on whole tensors, each a NumPy function written from what it means (`operators/`).
+"""Interpret level 1: run operators on whole tensors. Each is a NumPy function written from its definition
+(`operators/`).
 
-Precision: reductions, normalisations, softmax, interpolation and transcendental functions are computed in float64 and
-rounded once to the declared dtype. Convolutions and matrix products of float32 are summed in float32 by NumPy's BLAS,
-those of float16 in float32; integers wrap in their dtype. So the interpreter is at least as exact as what it judges,
+Reductions, normalisations, softmax, interpolation and transcendental functions are computed in float64 and rounded once
+to the declared dtype. Convolutions and matrix products of float32 are summed in float32 by NumPy's BLAS, those of
+float16 in float32. Integers wrap in their dtype. So the interpreter is at least as exact as the code that it judges,
 but not bit-equal to it.
 """
 
@@ -34,17 +35,18 @@ def run(
     listeners: Sequence[events.Listener] = (),
     states: dict[str, np.ndarray] | None = None,
 ) -> list[np.ndarray]:
-    """The outputs of a graph for arrays by the inputs' names, or in their order.
+    """Run a graph on arrays, given by the inputs' names or in their order, and return its outputs.
 
-    With `states` the graph's states are neither inputs nor outputs of the run: it begins with their values in `states`,
-    by the names of their inputs, zeros where one is missing, and leaves the new ones there. So a module runs:
+    With `states`, the graph's states are neither inputs nor outputs of the run. It begins with their values in
+    `states`, by the names of their inputs (zeros if one is missing), and stores the new values there. So a module runs
+    like this:
 
         states = {}
         first, second = (reference.graph.run(graph, x, states=states) for x in (x1, x2))
 
-    Symbolic dimensions take their values from the arrays. Raises `InputError` for arrays that do not fit, `Unsupported`
-    for an operator without a reference implementation, `ExecutionError` where an operator's result has another shape or
-    dtype than the graph declares.
+    Symbolic dimensions get their values from the arrays. Raises `InputError` for arrays that do not fit, `Unsupported`
+    for an operator without a reference implementation, and `ExecutionError` if the shape or dtype of a result differs
+    from the graph's.
     """
     if states is not None:
         return _run_with_states(graph, inputs, listeners, states)
@@ -84,7 +86,7 @@ def evaluate(
     listeners: Sequence[events.Listener] = (),
     keep_all: bool = True,
 ) -> Arrays:
-    """Like `run`, for all values of the graph; without `keep_all` those not needed any more are dropped on the way."""
+    """Like `run`, but return all values of the graph; without `keep_all`, drop each value after its last use."""
     arrays, dims = _bind(graph, inputs)
     arrays.update({c.value: c.data for c in graph.constants})
     last = _last_uses(graph)
@@ -154,7 +156,7 @@ def _node(item: OpNode, arrays: Arrays, dims: dict[x.Var, Any]) -> None:
 
 
 def _learn(item: OpNode, count: np.ndarray, dims: dict[x.Var, Any]) -> None:
-    """The value of a size that data decide."""
+    """Store the value of a size that data decide."""
     size, value, most = item.attrs["size"], int(count), _concrete(item.attrs["most"], dims)
     if not 0 <= value <= most and item.attrs.get("reason"):
         raise InputError(f"{item.attrs['where']}: {item.attrs['reason'].format(found=value, most=most)}")
@@ -177,7 +179,7 @@ def _fused(graph: Graph, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -
 
 
 def _loop(item: OpNode, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -> list[np.ndarray]:
-    """The number of iterations, then the carried values behind the last one."""
+    """Run a loop; return the number of iterations, and the carried values after the last one."""
     (limit, going), count = inputs[:2], item.attrs["carried"]
     carried, outside = list(inputs[2 : 2 + count]), list(inputs[2 + count :])
     most = None if item.attrs["most"] is None else _concrete(item.attrs["most"], dims)
@@ -192,7 +194,7 @@ def _loop(item: OpNode, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) ->
 
 
 def _body(body: Graph, inputs: Sequence[np.ndarray], dims: Mapping[x.Var, Any]) -> list[np.ndarray]:
-    """One iteration. The sizes around the loop are known in it, and what it binds ends with it."""
+    """Run one iteration. It knows the sizes around the loop; the sizes that it binds itself are dropped afterwards."""
     own = dict(dims)
     arrays: Arrays = {c.value: c.data for c in body.constants}
     for value, array in zip(body.inputs, inputs, strict=True):
@@ -227,9 +229,9 @@ def _operator(item: OpNode, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]
 
 
 def _attributes(item: OpNode, inputs: Sequence[np.ndarray], dims: Mapping[x.Var, Any]) -> dict[str, Any]:
-    """The operator's attributes in this run.
+    """Return the operator's attributes for this run.
 
-    Of a reshape's target only a 0 that is written there copies a dimension; an open size that is 0 is one of 0.
+    In the target of a reshape, only a literal 0 copies a dimension; an open size whose value is 0 means 0.
     """
     attrs = {name: _concrete(value, dims) for name, value in item.attrs.items()}
     if item.op == "reshape" and not attrs["allowzero"]:
@@ -241,7 +243,7 @@ def _attributes(item: OpNode, inputs: Sequence[np.ndarray], dims: Mapping[x.Var,
 
 
 def _concrete(value: Any, dims: Mapping[x.Var, Any]) -> Any:
-    """An attribute or shape with symbolic dimensions replaced by their values."""
+    """Return an attribute or shape in which symbolic dimensions are replaced by their values."""
     if isinstance(value, x.Expr):
         unbound = [v.name for v in x.walk(value) if isinstance(v, x.Var) and v not in dims]
         if unbound:
@@ -255,7 +257,7 @@ def _concrete(value: Any, dims: Mapping[x.Var, Any]) -> Any:
 
 
 def _last_uses(graph: Graph) -> dict[int, list[Value]]:
-    """The values that nobody needs after the node at each position."""
+    """Return the values that are not needed after the node at each position."""
     last: dict[Value, int] = {}
     for index, item in enumerate(graph.nodes):
         for value in (*item.inputs, *item.outputs):

@@ -1,8 +1,8 @@
-"""The kernel level, interpreted: a host function, the kernels that it calls, and thread blocks with barriers.
+"""Interpret the kernel level: a host function, the kernels that it calls, and thread blocks with barriers.
 
-Kernel calls run one after the other. The iterations of a PARALLEL loop are shared out to `threads` threads and may not
-conflict, whatever thread they fall to. Threads of a block (loops bound to threadIdx) that meet at barriers run as
-coroutines, each up to its next barrier in turn; a barrier that some of them do not reach is an ExecutionError.
+Kernel calls run one after the other. The iterations of a PARALLEL loop are distributed to `threads` threads and must
+not conflict, whichever threads run them. If threads of a block (loops bound to threadIdx) meet at barriers, they run as
+coroutines, each up to its next barrier in turn; a barrier that some of them do not reach is an `ExecutionError`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .meaning.storage import View, allocator, bind_dimensions
 from .meaning.text import statement_text
 from .meaning.warps import Request, is_collective, resolve
 
-# What a thread does, up to where it waits: at a barrier (None), or at operations of its warp.
+# The steps of a thread; each ends where the thread waits, at a barrier (None) or at operations of its warp.
 Steps = Iterator[Sequence[Request] | None]  # up to where a thread waits: for a barrier, or what a warp does together
 Coroutine = Callable[[Environment], Steps]
 
@@ -58,11 +58,11 @@ def run(
 ) -> None:
     """Run a lowered module's host function, or a single kernel, on arrays; results are written in place.
 
-    Buffers are flat at this level, and an array of any shape with the right number of elements is taken. `sizes` gives
-    symbolic dimensions by name where flat shapes do not (n * m elements tell neither n nor m). `order` is the order of
-    threads and of other independent iterations, in slow mode. Of a `domain`, floats are elements (`domains.domain`).
-    A `coverage` hears the comparisons of the
-    fast mode. The rest is as in `reference.tir.run`.
+    Buffers are flat at this level, so an array may have any shape with the right number of elements. `sizes` gives
+    symbolic dimensions by name if flat shapes do not determine them (n * m elements give neither n nor m). `order` is
+    the order of threads and of other independent iterations, in slow mode. With a `domain`, floats are its elements
+    (`domains.domain`). A `coverage` records the comparisons of the fast mode. The other options are as in
+    `reference.tir.run`.
     """
     if isinstance(module, t.PrimFunc):
         module = t.IRModule({module.name: module})
@@ -72,7 +72,7 @@ def run(
 
 
 def host_function(module: t.IRModule, entry: str | None = None) -> t.PrimFunc:
-    """The function with attr "host", or the only one."""
+    """Return the function named `entry`; by default, the one with the attribute "host", or the only one."""
     if entry is not None:
         if entry not in module:
             raise InputError(f"the module has no function {entry!r}; it has {', '.join(module.functions)}")
@@ -90,7 +90,7 @@ def run_host(module: t.IRModule, host: t.PrimFunc, args: Sequence[Any], settings
     domain, values = settings.domain, bind_dimensions(host, flat, sizes, settings.domain)
     written = stored_buffers(host, module)
     facts: dict[str, Dependence] = {}
-    # What is kept for later runs lives as long as the host function and must not refer to it, as the module does.
+    # The cached facts live as long as the host function, so they must not refer to it; the module does.
     kernels = {name: func for name, func in module.items() if func is not host}
     lasting = domain is None or domain.lasting
 
@@ -110,18 +110,18 @@ def run_host(module: t.IRModule, host: t.PrimFunc, args: Sequence[Any], settings
 
 
 def flattened(param: t.Buffer | x.Var, array: Any) -> Any:
-    """The elements in a row, where the parameter is flat: in place if they lie so."""
+    """Return the array in one dimension if the parameter is flat; it shares memory if the array is contiguous."""
     is_flat = isinstance(param, t.Buffer) and len(param.shape) == 1 and isinstance(array, np.ndarray)
     return array.reshape(-1) if is_flat and array.ndim != 1 else array
 
 
 def is_barrier(node: x.Node) -> bool:
-    """Whether a node is a barrier."""
+    """Return whether a node is a barrier."""
     return isinstance(node, x.Call) and node.op == "tvm_storage_sync"
 
 
 def waits(node: x.Node) -> bool:
-    """Whether a thread waits for others somewhere in a statement or expression."""
+    """Return whether a thread waits for others somewhere in a statement or expression."""
     return any(is_barrier(n) or is_collective(n) for n in x.walk(node))
 
 
@@ -143,13 +143,15 @@ def _checked_args(s: t.KernelCall, module: Mapping[str, t.PrimFunc] | t.IRModule
 
 
 def kernel_dimensions(kernel: t.PrimFunc) -> list[tuple[t.Buffer, int, x.Expr]]:
-    """(parameter, axis, dimension) of each buffer parameter, plain variables first: they take their value there."""
+    """Return (parameter, axis, dimension) of each buffer parameter; plain variables come first, and get their values
+    there.
+    """
     dimensions = [(p, k, d) for p in kernel.buffers for k, d in enumerate(p.shape)]
     return sorted(dimensions, key=lambda row: not isinstance(row[2], x.Var))
 
 
 class _Call:
-    """A kernel compiled for one call site or more: its parameters' slots and how its dimensions are bound."""
+    """A kernel compiled for one or more call sites: the slots of its parameters, and how its dimensions are bound."""
 
     def __init__(self, compiler: Any, kernel: t.PrimFunc) -> None:
         self.compiler, self.kernel = compiler, kernel
@@ -235,7 +237,7 @@ class KernelCompiler(StatementCompiler):
         return run_block
 
     def _steps(self, s: t.Stmt) -> Coroutine:
-        """A statement in which threads may wait, as a coroutine that pauses where they do."""
+        """Compile a statement in which threads may wait, to a coroutine that pauses there."""
         if not waits(s):
             execute = self.stmt(s)
 
@@ -272,7 +274,7 @@ class KernelCompiler(StatementCompiler):
         raise Unsupported(f"a barrier inside of {type(s).__name__}")
 
     def _together(self, s: t.BufferStore | t.Evaluate | t.LetStmt) -> Coroutine:
-        """A statement with operations of a warp in it: these come first, and their results get names."""
+        """Compile a statement with warp operations: these run first, and their results get names."""
         calls: list[tuple[x.Call, x.Var]] = []
 
         def named(node: x.Node) -> x.Node | None:
@@ -364,7 +366,7 @@ class KernelCompiler(StatementCompiler):
         return loop
 
     def _threads(self, s: t.For) -> Coroutine:
-        """All iterations of a loop over threads, each to where it waits in turn."""
+        """Compile a loop over threads: all iterations run in turn, each up to where it waits."""
         start, extent = self.expr(s.start), self.expr(s.extent)
         outermost = not self.threads_around
         with self.inside(s) as slot:
@@ -376,7 +378,7 @@ class KernelCompiler(StatementCompiler):
 
         def block(env: Environment) -> Steps:
             first, outer, execution = start(env), env[ITERATION], next(settings.executions)
-            # Listeners hear each phase, from one barrier to the next, as a loop over the threads of its own.
+            # Listeners see each phase, from one barrier to the next, as a separate loop over the threads.
             phase = events.Loop(s.var.name, first, extent(env), s.kind.value, s)
             alive: list[tuple[int, Any]] = []
             for k in settings.iterations(extent(env)):
@@ -495,7 +497,7 @@ class LockstepKernels(LockstepCompiler):
 
 
 class Prepared:
-    """A kernel that is called again and again, compiled once for each mode."""
+    """A kernel that is called many times, compiled once for each mode."""
 
     def __init__(self, func: t.PrimFunc, settings: Settings, mode: str) -> None:
         self.func, self.settings = func, settings
@@ -508,7 +510,7 @@ class Prepared:
         self._slow: _Call | None = None
 
     def call(self, args: Sequence[Any]) -> None:
-        """Run on views and scalars, one a parameter."""
+        """Run the kernel on views and scalars, one for each parameter."""
         before = [
             (a, a.data.copy(), bytes(a.memory.init or b""))
             for p, a in zip(self.func.params, args, strict=True)

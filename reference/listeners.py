@@ -1,4 +1,4 @@
-"""Listeners that count: the ledger of what a program does, as the lessons print it."""
+"""Listeners that count what a program does, for the ledgers that the lessons print."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1}
 class Ledger(Listener):
     """Counts of one run or several.
 
-    `loads` and `stores` count elements by buffer name, `bytes_read` and `bytes_written` the bytes, `operations` the
-    operations on data by name (index arithmetic left out), `iterations` those of each loop variable, `blocks` the
-    executions of each block, `peak_bytes` the most storage that was allocated at a time.
+    `loads` and `stores` count elements by buffer name, and `bytes_read` and `bytes_written` count bytes. `operations`
+    counts the operations on data by name (without index arithmetic), `iterations` the iterations by loop variable, and
+    `blocks` the executions of each block. `peak_bytes` is the largest amount of storage allocated at a time.
     """
 
     loads: Counter[str] = field(default_factory=Counter)
@@ -63,7 +63,7 @@ class Ledger(Listener):
         self.allocated -= size
 
     def rows(self) -> list[tuple[str, int]]:
-        """The ledger as (what, how much), for printing."""
+        """Return the ledger as rows (text, count), for printing."""
         names = sorted({*self.loads, *self.stores})
         return [
             *((f"loads of {name}", self.loads[name]) for name in names if self.loads[name]),

@@ -1,6 +1,6 @@
-"""Level 2, interpreted: the elements of tensors from their definitions.
+"""Interpret level 2: compute the elements of tensors from their definitions.
 
-The slow mode computes one element at a time. The fast mode computes all elements of a tensor together and walks through
+The slow mode computes one element at a time. The fast mode computes all elements of a tensor together and goes through
 the reduction axes in the same order, so that each element gets the same bits.
 """
 
@@ -40,12 +40,12 @@ def evaluate(
     domain: Domain | None = None,
     coverage: Any = None,
 ) -> list[np.ndarray]:
-    """The arrays of the outputs, given an array for each placeholder.
+    """Return the arrays of the outputs, given an array for each placeholder.
 
-    Symbolic dimensions take their values from the arrays' shapes, other free variables from `scalars`. An inner tensor
-    may be given too; it is not computed then. `compiler` gives expressions another meaning, in fast mode; of a
-    `domain`, floats are elements (`domains.domain`); a `coverage` hears the comparisons. Raises `InputError` for
-    arrays that do not fit, `ExecutionError` where an element reads outside a tensor.
+    Symbolic dimensions get their values from the arrays' shapes, and other free variables from `scalars`. An
+    intermediate tensor may also be given; then it is not computed. `compiler` gives expressions another meaning, in
+    fast mode. With a `domain`, floats are its elements (`domains.domain`), and a `coverage` records the comparisons.
+    Raises `InputError` for arrays that do not fit, and `ExecutionError` if an element reads outside a tensor.
     """
     if mode not in ("fast", "slow"):
         raise InputError(f"mode {mode!r} is unknown; known: fast, slow")
@@ -91,7 +91,9 @@ def _size(dim: x.Expr, values: Mapping[x.Var, Any]) -> int:
 
 def _compute(tensor: te.Tensor, arrays: dict[te.Tensor, np.ndarray], values: dict[x.Var, Any], mode: str,
              kind: type[Any], loops: Settings | None) -> None:  # fmt: skip
-    """Fill in a tensor's array, those that it needs first. Functions of loops run with the settings `loops`."""
+    """Compute a tensor's array, and first the tensors that it needs. Functions of loops run with the settings
+    `loops`.
+    """
     stack = [tensor]
     siblings: dict[te.Operation, list[np.ndarray]] = {}
     while stack:
@@ -117,7 +119,7 @@ def _compute(tensor: te.Tensor, arrays: dict[te.Tensor, np.ndarray], values: dic
 
 def _loops(op: te.ExternOp, arrays: Mapping[te.Tensor, np.ndarray], values: Mapping[x.Var, Any], mode: str,
            settings: Settings | None) -> list[np.ndarray]:  # fmt: skip
-    """The results of a function of loops: it runs as a program of level 3 does, and is watched as one."""
+    """Return the results of a function of loops; it runs and is checked like a level-3 program."""
     if settings is None:
         raise Unsupported(f"{op.name}: loops have no other meaning of expressions")
     shapes = [tuple(_size(d, values) for d in b.shape) for b in op.results]
@@ -135,7 +137,7 @@ def _domain(axes: Sequence[x.IterVar], values: Mapping[x.Var, Any]) -> list[rang
 
 
 def _reduction(op: te.ComputeOp) -> x.Reduce | None:
-    """The reduction that all bodies of an operation share, or None."""
+    """Return the reduction that all bodies of an operation share, or None."""
     first = op.body[0]
     inner = [r for b in op.body for r in x.walk(b) if isinstance(r, x.Reduce)]
     if not inner:
@@ -205,12 +207,12 @@ def _results(op: te.ComputeOp, values: Mapping[x.Var, Any], compiler: ScalarComp
 
 
 def _note_reach(compiler: ScalarCompiler, axes: Sequence[x.IterVar], domain: Sequence[range]) -> None:
-    """How far the variables of axes go."""
+    """Record the largest magnitudes of the variables of axes."""
     compiler.reach.update({a.var: max(abs(r.start), abs(r.stop)) for a, r in zip(axes, domain, strict=True)})
 
 
 class _Fold:
-    """A reduction: start values combined with one tuple of sources after the other, in the order of the axes."""
+    """A reduction: initial values, combined with one tuple of sources after the other, in the order of the axes."""
 
     def __init__(self, compiler: ScalarCompiler, reduce: x.Reduce, domain: list[range]) -> None:
         combiner = reduce.combiner
@@ -248,7 +250,7 @@ class _Fold:
 
 
 class TensorCompiler(GridCompiler):
-    """Expressions over the elements of given tensors, for all elements of another one."""
+    """Compiles expressions of given tensors' elements, for all elements of another tensor."""
 
     def __init__(self, arrays: Mapping[te.Tensor, np.ndarray]) -> None:
         super().__init__()
@@ -329,7 +331,7 @@ def _fast(op: te.ComputeOp, arrays: Mapping[te.Tensor, np.ndarray], values: dict
 
 
 def _boxes(shape: list[int]) -> Iterator[tuple[slice, ...]]:
-    """The index space in boxes of at most `POINTS` elements, in order."""
+    """Yield boxes of at most `POINTS` elements that cover the index space, in order."""
     if 0 in shape:
         return
     steps, room = [], POINTS

@@ -1,4 +1,4 @@
-"""The smallest interpreter of kernels. Read it from top to bottom: it is the definition of what a lowered program does.
+"""The smallest interpreter of kernels. Read it from top to bottom: it defines the meaning of a lowered program.
 
     run(module, *arrays)           runs a host function and the kernels that it calls; results appear in the arrays
     execute(stmt, env, module)     runs one statement
@@ -136,7 +136,7 @@ def store(s: t.BufferStore, env: Environment) -> None:
 
 
 def address(buffer: t.Buffer, index: x.Expr, env: Environment, lane: int) -> int:
-    """The place of an element in the memory of a buffer."""
+    """Return the position of an element in the memory of a buffer."""
     if buffer.dtype.lanes > 1:
         raise Unsupported(f"reference.tiny has no buffers of vectors, found {buffer}")
     place, size = int(value(index, env, lane)), len(env[buffer])
@@ -146,12 +146,14 @@ def address(buffer: t.Buffer, index: x.Expr, env: Environment, lane: int) -> int
 
 
 def fresh(size: int, dtype: x.DType) -> np.ndarray:
-    """Memory that nothing has been written to. A right program never reads it, and NaN shows where a wrong one does."""
+    """Return memory that was never written. A correct program does not read it, and NaN shows where a wrong one
+    does.
+    """
     return np.full(size, np.nan if dtype.is_float else dtype.max, dtype.numpy)
 
 
 def only(parts: tuple[x.Expr, ...], buffer: t.Buffer) -> x.Expr:
-    """The only index or dimension of a buffer: in a lowered program, buffers are flat."""
+    """Return the only index or dimension of a buffer: in a lowered program, buffers are flat."""
     at_start = isinstance(buffer.elem_offset, x.IntImm) and buffer.elem_offset.value == 0
     if len(parts) != 1 or buffer.strides or not at_start:
         raise Unsupported(
@@ -164,12 +166,12 @@ def only(parts: tuple[x.Expr, ...], buffer: t.Buffer) -> x.Expr:
 
 
 def lanes(e: x.Expr, env: Environment) -> list[Value]:
-    """All lanes of an expression; a scalar has one."""
+    """Return all lanes of an expression; a scalar has one."""
     return [value(e, env, lane) for lane in range(e.dtype.lanes)]
 
 
 def value(e: x.Expr, env: Environment, lane: int = 0) -> Value:
-    """One lane of an expression. It reads memory, and changes nothing."""
+    """Compute one lane of an expression. It reads memory, and changes nothing."""
     if e.dtype.lanes == 1:
         lane = 0  # next to vectors, a scalar is the same in each lane
     match e:
@@ -212,7 +214,7 @@ def value(e: x.Expr, env: Environment, lane: int = 0) -> Value:
 
 
 def intrinsic(e: x.Call, env: Environment, lane: int) -> Value:
-    """The value of `exp(a)`, `if_then_else(c, a, b)`, `shift_left(a, b)`, ...: `expr.intrin` lists them."""
+    """Compute `exp(a)`, `if_then_else(c, a, b)`, `shift_left(a, b)`, ...; `expr.intrin` lists all intrinsics."""
     if e.op == "if_then_else":  # computes only one side, so the condition may guard an access
         condition, yes, no = e.args
         return value(yes if value(condition, env, lane) else no, env, lane)
@@ -231,7 +233,9 @@ def intrinsic(e: x.Call, env: Environment, lane: int) -> Value:
 
 
 def number(exact: Any, dtype: x.DType) -> Value:
-    """The NumPy scalar of a number: integers wrap to the bits that they have (two's complement), floats are rounded."""
+    """Convert a number to a NumPy scalar: integers wrap to the bits of the dtype (two's complement), floats are
+    rounded.
+    """
     if dtype.is_int:
         low = int(dtype.min)
         exact = (int(exact) - low) % 2**dtype.bits + low
@@ -239,17 +243,17 @@ def number(exact: Any, dtype: x.DType) -> Value:
 
 
 def truncated(a: int, b: int) -> int:
-    """The quotient of integers rounded toward zero, as in C."""
+    """Return the quotient of integers, rounded toward zero as in C."""
     return abs(a) // abs(b) if (a < 0) == (b < 0) else -(abs(a) // abs(b))
 
 
 def smaller(a: Value, b: Value) -> Value:
-    """The smaller value; NaN if one is NaN."""
+    """Return the smaller value; NaN if one is NaN."""
     return a if a < b or a != a else b
 
 
 def larger(a: Value, b: Value) -> Value:
-    """The larger value; NaN if one is NaN."""
+    """Return the larger value; NaN if one is NaN."""
     return a if a > b or a != a else b
 
 
@@ -279,7 +283,9 @@ REDUCTIONS: dict[str, Operation] = {
 
 
 def binary(e: x.BinaryOp, a: Value, b: Value) -> Value:
-    """`a + b`, `a // b`, `a < b`, ... The two have one dtype. Floats of 16 bits are added in float32 and rounded."""
+    """Compute `a + b`, `a // b`, `a < b`, ... on values of one dtype. 16-bit floats are added in float32 and
+    rounded.
+    """
     if type(e) in COMPARISONS:
         return COMPARISONS[type(e)](a, b)
     dtype = e.a.dtype.scalar
@@ -292,7 +298,7 @@ def binary(e: x.BinaryOp, a: Value, b: Value) -> Value:
 
 
 def cast(a: Value, source: x.DType, target: x.DType) -> Value:
-    """C's conversion: floats are truncated toward zero, integers wrap, and everything but zero is True."""
+    """Convert as C does: floats are truncated toward zero, integers wrap, and every nonzero number is True."""
     if target.is_bool:
         return np.bool_(a != 0)
     if target.is_int and source.is_float:

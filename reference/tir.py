@@ -1,7 +1,8 @@
-"""Level 3, interpreted: `run` executes a loop program on NumPy arrays.
+"""Interpret level 3: `run` executes a loop program on NumPy arrays.
 
-Loops run as they are written, a block once for each point at which its predicate holds, its `init` first where all its
-reduction iterators stand at their start. The slow mode is the definition; the fast one gives the same bits.
+Loops run as they are written. A block runs once for each point at which its predicate holds, and its `init` runs first
+at points where all reduction iterators have their first value. The slow mode is the definition; the fast mode gives the
+same bits.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ def run(
     inout: Sequence[str] = (),
     entry: str | None = None,
 ) -> None:
-    """Run a level-3 function on arrays and scalars, one a parameter; what it writes, it writes into the arrays.
+    """Run a level-3 function on arrays and scalars, one per parameter. Results are written into the arrays.
 
-    `shadow` watches for uninitialised reads, conflicting accesses of parallel iterations and outputs that are not
-    written. A parameter that the function writes counts as uninitialised at the start, unless `inout` names it.
-    Indices out of bounds are always refused. `order` ("forward", "backward", "shuffled" by `seed`) is that of the
-    iterations of parallel, vectorised and thread loops, in slow mode. `listeners` hear what happens, and make the run
-    slow. Of a module, `entry` names the function; it is not needed when there is one, or one named "main". A lowered
-    module is run by `reference.kernel`.
+    `shadow` checks for uninitialised reads, conflicting accesses of parallel iterations and outputs that are not
+    written. A parameter that the function writes counts as uninitialised at the start, unless `inout` names it. Indices
+    out of bounds are always refused. `order` ("forward", "backward", "shuffled" by `seed`) is that of the iterations of
+    parallel, vectorised and thread loops, in slow mode. `listeners` are told about each event, and make the run slow.
+    `entry` names the function of a module; it is not needed if there is only one, or one named "main". A lowered module
+    is run by `reference.kernel`.
 
-    Raises `InputError` for arguments that do not fit, `ExecutionError` for a program that does something undefined,
-    `Unsupported` for one that the interpreter does not model.
+    Raises `InputError` for arguments that do not fit, `ExecutionError` for undefined behaviour of the program, and
+    `Unsupported` for a program that the interpreter does not model.
     """
     func = entry_function(program, entry)
     if func.attrs.get("host") and isinstance(program, t.IRModule):
@@ -54,7 +55,7 @@ def run(
 
 
 def entry_function(program: t.PrimFunc | t.IRModule, entry: str | None) -> t.PrimFunc:
-    """The function that a run starts with; `Unsupported` where it calls foreign code."""
+    """Return the function that a run starts with; raises `Unsupported` if it calls foreign code."""
     func = checked(written_out(_entry(program, entry)))
     require_runnable(func)
     return func

@@ -1,1 +1,1 @@
-"""What floats may mean beside the numbers that they are: exact sums, values with errors, elements of finite fields."""
+"""Other meanings of floats: exact sums, values with error bounds, elements of finite fields."""

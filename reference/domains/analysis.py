@@ -1,7 +1,7 @@
-"""Runs of functions in which floats mean something else than themselves: bounds of magnitudes, values with errors.
+"""Run functions in which floats have another meaning: bounds of magnitudes, or values with errors.
 
-One way in for all of them, so that a program means there what it means to the interpreters: a grid of threads is
-written out, the buffers of a lowered program are flat, and the caller's arrays stay as they are.
+All these runs begin here, so that a program means the same as in the interpreters: a grid of threads is written out,
+the buffers of a lowered program are flat, and the caller's arrays are not changed.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ R = TypeVar("R", bound=Run)
 def prepared(kind: type[R], program: t.PrimFunc | t.IRModule, args: Sequence[Any], sizes: Mapping[str, int] | None,
              compilers: tuple[type[LockstepCompiler], type[LockstepKernels]], refusal: str,
              lasting: bool = False) -> R:  # fmt: skip
-    """A function about to run on copies of its arguments, and without shadow.
+    """Return a run of a function on copies of its arguments, without shadow memory (checks for uninitialised reads).
 
-    `compilers` say what floats mean, in level-3 programs and in lowered ones. They have a fast mode only: where that
-    does not do, the run raises `Unsupported` with the text `refusal`.
+    `compilers` give floats their meaning, in level-3 programs and in lowered ones. They have only a fast mode; if it is
+    not enough, the run raises `Unsupported` with the text `refusal`.
     """
     func, own, settings = entry(program), copies(args), Settings(shadow=False)
     module = program if isinstance(program, t.IRModule) else None
     statements, kernels = compilers
     if is_lowered(program):
-        # What is kept for later runs lives as long as the function and must not refer to it, as the module does.
+        # The cached facts live as long as the function, so they must not refer to it; the module does.
         others = {name: f for name, f in module.items() if f is not func} if module is not None else {}
         own = [flattened(p, a) for p, a in zip(func.params, own, strict=True)]
         facts_of_kernels: dict[str, Dependence] = {}

@@ -1,10 +1,10 @@
-"""Bound mode: what a program computes, and how far from it any honest float computation of it may be.
+"""Bound mode: compute a program's results, and bounds of the error that any honest float computation may have.
 
-`evaluate` runs a program of any level on numbers that carry their error (`domains.bound_numbers`); `compare` holds
-results against that, of compiled code for instance: each element has a bound of its own, worked out from the operations
-behind it, instead of one tolerance for all. Additions may have been reassociated and fused; other algebra (x * (y + z)
-spelled out, say) is not foreseen. A value that is nearer to a jump than its error is undecided: as a float it gets an
-infinite bound, as an integer, an index or a branch it makes the run raise `Undecided`.
+`evaluate` runs a program of any level on numbers that carry an error (`domains.bound_numbers`). `compare` checks
+results against these bounds, such as the results of compiled code: instead of one tolerance for all, each element has
+its own bound, derived from the operations that compute it. Additions may have been reassociated and fused; other
+algebra (such as expanding x * (y + z)) is not foreseen. A value that is closer to a jump than its error is undecided: a
+float gets an infinite bound, and for an integer, an index or a branch the run raises `Undecided`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Storage(BoundCompiler, LockstepCompiler):
 
     def _plain_load(self, e: t.BufferLoad, picked: np.ndarray | None) -> Evaluate:
         read = super()._plain_load(e, picked)
-        # One cell out of an array is a view of it: it would change with the next store.
+        # A single cell of a structured array is a view: it would change with the next store.
         return (lambda env: _owned(read(env))) if e.dtype.is_float else read
 
 
@@ -53,15 +53,15 @@ def _owned(value: Value) -> Value:
 
 
 class BoundStatements(_Storage):
-    """Error bounds of a level-3 program."""
+    """Computes error bounds of a level-3 program."""
 
 
 class BoundKernels(_Storage, LockstepKernels):
-    """Error bounds of a lowered program."""
+    """Computes error bounds of a lowered program."""
 
 
 class BoundTensors(BoundCompiler, tensors.TensorCompiler):
-    """Error bounds of tensor expressions."""
+    """Computes error bounds of tensor expressions."""
 
     def load(self, e: x.Expr) -> Evaluate:
         read = super().load(e)
@@ -77,7 +77,7 @@ def _unknown(size: int) -> np.ndarray:
 
 
 class _BoundRun(Run):
-    """A run whose float arguments are cells; its results stay here."""
+    """A run in which float arguments are cells; it keeps the results in `bound`."""
 
     def _bind(self) -> list[Argument]:
         self.bound = super()._bind()
@@ -93,7 +93,7 @@ class _BoundRun(Run):
         return self.bound
 
     def _one_by_one(self) -> None:
-        """Where lockstep does not do, the same with every loop in order."""
+        """Run every loop in order, as a fallback if lockstep is not possible."""
         loops = {n for f in (self.func, *self.called) for n in x.walk(f.body) if isinstance(n, t.For)}
         compiler = self.fast(loops)
         bound = self._bind()
@@ -113,9 +113,9 @@ class _BoundRun(Run):
 
 @dataclass(frozen=True)
 class Bounded:
-    """What an output must be: float64 values, and how far a result may be from each (integers: not at all).
+    """The allowed results of an output: float64 values, and how far a result may be from each (integers: 0).
 
-    `sums` is the largest number of additions in any sum behind an element: what a change of order can touch.
+    `sums` is, for each element, the number of additions in the longest sum that it depends on.
     """
 
     value: np.ndarray
@@ -124,11 +124,11 @@ class Bounded:
 
     @property
     def undecided(self) -> np.ndarray:
-        """Where the bound is infinite."""
+        """Return a mask of the elements with an infinite bound."""
         return ~np.isfinite(self.error)
 
     def wrong(self, result: np.ndarray) -> np.ndarray:
-        """Where a result is farther from the value than its bound; NaN and infinities must be met."""
+        """Return a mask of the elements of `result` that are outside of their bounds. NaN and infinities must match."""
         if not is_floating(result.dtype):
             return np.asarray(result != self.value)
         with np.errstate(all="ignore"):
@@ -139,9 +139,10 @@ class Bounded:
 
 
 def evaluate(program: Program, args: Sequence[Any], sizes: Mapping[str, int] | None = None) -> list[Bounded | None]:
-    """What each parameter must hold after a run on `args` (left as they are); None for what is only read.
+    """Return, for each parameter, the values and bounds after a run on `args`; None for parameters that are only read.
 
-    Raises `Undecided` or `Unsupported` for what has no error analysis, `ExecutionError` as the interpreters do.
+    `args` are not changed. Raises `Undecided`, or `Unsupported` for operations without an error analysis, and
+    `ExecutionError` as the interpreters do.
     """
     with np.errstate(all="ignore"):
         if isinstance(program, t.PrimFunc | t.IRModule):
@@ -184,10 +185,11 @@ def _bounded(cells: np.ndarray, dtype: x.DType) -> Bounded:
 
 def compare(program: Program, inputs: Sequence[Any], results: Sequence[Any],
             sizes: Mapping[str, int] | None = None) -> Verdict:  # fmt: skip
-    """Whether results may come from a program: each element within its bound, integers equal.
+    """Return whether results may come from a program: each float within its bound, integers equal.
 
-    `inputs` and `results` are arguments in calling order, before and after a run of anything (compiled code, another
-    program). Raises `Undecided` where not a single element of an output has a finite bound, and as `evaluate`.
+    `inputs` and `results` are the arguments in calling order, before and after a run of any implementation (compiled
+    code, another program). Raises the errors of `evaluate`, and `Undecided` if no element of an output has a finite
+    bound.
     """
     unsure, total = 0, 0
     for p, must, result in zip(parameters(program), evaluate(program, inputs, sizes), results, strict=True):

@@ -1,4 +1,4 @@
-"""Expressions of bound mode: floats are cells of `domains.bound_numbers`, choices between them may be uncertain."""
+"""Evaluate expressions in bound mode: floats are cells of `domains.bound_numbers`, and choices may be uncertain."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Condition = Callable[[Environment], tuple[Value, Value]]  # what holds, and wher
 
 
 class BoundCompiler(GridCompiler):
-    """Another meaning of expressions: a float is a cell of `bound_numbers`. Integers mean what they are."""
+    """Compiles expressions so that floats are cells of `bound_numbers`. Integers are ordinary."""
 
     def cells(self, dtype: x.DType) -> np.dtype:
         return CELL if dtype.is_float else dtype.numpy
@@ -65,7 +65,7 @@ class BoundCompiler(GridCompiler):
             raise Unsupported(f"bound mode: no error analysis for {type(e).__name__} on {e.a.dtype}")
         a, b = self.expr(e.a), self.expr(e.b)
         if isinstance(e, x.Add) and e.dtype.is_float and any(map(x.factors_of_words, (e.a, e.b))):
-            # The instruction that multiplies words may do this addition, too; it flushes both addends and the sum.
+            # The dot-product instruction may also do this addition; it flushes both addends and the sum to zero.
             flush = functions.flushable
             return lambda env: flush(numbers.add(flush(a(env)), flush(b(env)), f))
         return lambda env: function(a(env), b(env), f)
@@ -104,7 +104,7 @@ class BoundCompiler(GridCompiler):
     # --- choices ---------------------------------------------------------------------------------------------------
 
     def condition(self, e: x.Expr) -> Condition:
-        """What holds and where that is uncertain, for conditions that look at floats."""
+        """Compile a condition to a function that returns whether it holds, and at which points this is uncertain."""
         if isinstance(e, x.CompareOp) and e.a.dtype.is_float:
             a, b, f, compare = self.expr(e.a), self.expr(e.b), format_of(e.a.dtype), _COMPARE[type(e)]
 
@@ -135,7 +135,7 @@ class BoundCompiler(GridCompiler):
         return lambda env: (plain(env), None)
 
     def _both(self, a: Condition, b: Condition, conjunction: bool) -> Condition:
-        """And, Or: the second operand counts where the first one leaves it open."""
+        """Combine two conditions by And or Or; the second one matters where the first does not decide."""
 
         def evaluate(env: Environment) -> tuple[Value, Value]:
             holds, unsure = a(env)
@@ -150,7 +150,7 @@ class BoundCompiler(GridCompiler):
             if unsure is None and open_ is None:
                 return joined, None
             mine, theirs = (np.asarray(False) if u is None else u for u in (unsure, open_))
-            # Certain where one operand alone decides.
+            # The result is certain where one operand alone decides.
             settled = (~mine & (~maybe)) | (~theirs & np.asarray(np.logical_not(other) if conjunction else other))
             return joined, (mine | theirs) & ~settled
 
@@ -250,7 +250,7 @@ def _looks_at_floats(e: x.Expr) -> bool:
 
 
 def _refuse(env: Environment, unsure: Value, e: x.Expr) -> None:
-    """Undecided where a point that matters is uncertain."""
+    """Raise `Undecided` if a point that matters is uncertain."""
     if unsure is None:
         return
     needed = unsure if env[MASK] is None else unsure & env[MASK]
@@ -259,7 +259,7 @@ def _refuse(env: Environment, unsure: Value, e: x.Expr) -> None:
 
 
 def _under(env: Environment, where: Value, evaluate: Callable[[Environment], Any]) -> Any:
-    """A value at some points only; None when there is none."""
+    """Evaluate something at some points only; return None if there are none."""
     if type(where) is not np.ndarray or where.ndim == 0:
         return evaluate(env) if where else None
     outer = env[MASK]

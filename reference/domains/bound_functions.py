@@ -1,8 +1,8 @@
-"""How exactly the elementary functions of compiled code are computed, and what that means for a value with an error.
+"""The errors of the elementary functions in compiled code, and how they propagate to values with errors.
 
-The declared errors are those that `machines.simd.vectors.functions` states, which are larger than those of the GNU C
-library ("Known Maximum Errors in Math Functions" of its manual). float16 is computed in float32 and rounded once, but
-for rsqrt.
+The declared errors are stated in `machines.simd.vectors.functions`; they are larger than those of the GNU C library
+("Known Maximum Errors in Math Functions" in its manual). Functions of float16 are computed in float32 and rounded once,
+except rsqrt.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .bound_numbers import (
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The promise of an implementation: units in the last place, or an absolute error (the larger one counts)."""
+    """The declared error of a function: in units in the last place, or absolute; the larger one applies."""
 
     float32: float
     float64: float
@@ -43,7 +43,7 @@ class Declared:
     half: float = 0.6
 
     def of(self, f: Format) -> tuple[float, float]:
-        """(ulps, absolute) in a format."""
+        """Return the declared error (ulps, absolute) in a float format."""
         if f.numpy not in (np.float32, np.float64):  # computed in float32, rounded once
             return self.half, self.absolute32
         return (self.float32, self.absolute32) if f.numpy is np.float32 else (self.float64, 0.0)
@@ -78,7 +78,7 @@ _INTEGRAL: dict[str, Callable[[Any], Any]] = {
 
 
 def apply(name: str, args: list[Value], f: Format) -> Value:
-    """A function of cells; `Unsupported` for one without error analysis."""
+    """Apply a function to cells; raises `Unsupported` for a function without an error analysis."""
     a = args[0]
     if name in _MONOTONE:
         ulps, absolute = DECLARED[name].of(f)
@@ -91,7 +91,7 @@ def apply(name: str, args: list[Value], f: Format) -> Value:
 
 
 def _wave(function: Callable[[Any], Any], name: str) -> Callable[[Value, Format], Value]:
-    """sin and cos: nowhere steeper than 1."""
+    """Return the error analysis of sin or cos, whose slope is at most 1."""
 
     def evaluate(a: Value, f: Format) -> Value:
         error = error_of(a, f)
@@ -105,7 +105,7 @@ def _tan(a: Value, f: Format) -> Value:
     error = error_of(a, f)
     x = a["value"]
     value, up, down = np.tan(x), np.tan(x + error), np.tan(x - error)
-    # Increasing between two poles; over one of them it falls.
+    # tan increases between two poles, and jumps down at a pole.
     inside = (error < 1.5) & (up >= value) & (value >= down)
     spread = np.where(error == 0, 0.0, np.where(inside, np.maximum(up - value, value - down), np.inf))
     return declared(value, spread, a, f, *DECLARED["tan"].of(f), certain=error == 0)
@@ -124,7 +124,8 @@ def _pow(a: Value, b: Value, f: Format) -> Value:
     x, y = a["value"], b["value"]
     wide = np.longdouble if f.numpy is np.float64 else np.float64
     value = np.power(np.asarray(x, wide), np.asarray(y, wide)).astype(np.float64)
-    # Monotone in each operand where the base is positive; with an exact whole exponent, apart from its turn at zero.
+    # A power is monotone in each operand if the base is positive; with an exact whole exponent, except for the turn at
+    # zero.
     whole = (eb == 0) & (y == np.rint(y)) & (np.abs(y) < 2.0**31)
     corners = [np.power(x + i * ea, y + j * eb) for i in (-1, 1) for j in (-1, 1)]
     spread = np.abs(np.asarray(corners) - value).max(0)
@@ -168,13 +169,13 @@ def _abs(a: Value, f: Format) -> Value:
     return single_term(np.abs(a["value"]), error_of(a, f), sums_of(a), f)
 
 
-# The instruction for words of bfloat16 flushes what is below the first to zero. A sum that is not below the second
-# rounds by more than that anyway.
+# The bfloat16 dot-product instruction flushes numbers below the first limit to zero. A sum of at least the second limit
+# has a larger rounding error anyway.
 _NORMAL, _ROUNDS_MORE = 2.0**-126, 2.0**-90
 
 
 def _dot2_bf16(acc: Value, a: Any, b: Any, f: Format) -> Value:
-    """The products of two words added to a sum; what may be flushed on the way is an error of its own."""
+    """Add the products of two words' bfloat16 halves to a sum. Intermediate results may be flushed to zero."""
     total = flushable(acc)
     for left, right in zip(halves_of_words(a), halves_of_words(b), strict=True):
         total = flushable(add(total, multiply(exact(left), exact(right), f), f))
@@ -182,7 +183,7 @@ def _dot2_bf16(acc: Value, a: Any, b: Any, f: Format) -> Value:
 
 
 def flushable(a: Value) -> Value:
-    """A sum, of which a part may have been flushed to zero because it was no normal float32."""
+    """Return a sum with a larger error if a part of it may have been flushed to zero because it was subnormal."""
     near = (a["mass"] > 0) & (a["mass"] < _ROUNDS_MORE)
     if not np.any(near):
         return a

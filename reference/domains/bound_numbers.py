@@ -1,17 +1,17 @@
-"""Numbers that carry the error they may have: the arithmetic of bound mode.
+"""The arithmetic of bound mode: numbers that carry a bound of their error.
 
-A cell stands for what any admissible float computation may give: additions in any order and association, products
-fused into them or not, vector functions within their declared error. It is kept as a sum, because that is what gets
-reassociated: `value` is the sum of the terms in float64, `terms` the sum of the errors that the terms brought along,
-`mass` the sum of their magnitudes, and `adds` how many additions joined them. With unit of rounding u, a sum of floats
-in any order is off by at most adds * u * mass (Jeannerod and Rump, "Improved error bounds for inner products in
-floating-point arithmetic", 2013), so the whole cell by at most
+A cell stands for the results of all admissible float computations: additions in any order and association, products
+fused into them or not, vector functions within their declared error. A cell is kept as a sum, because sums are what
+gets reassociated: `value` is the sum of the terms in float64, `terms` the sum of the terms' own errors, `mass` the sum
+of their magnitudes, and `adds` the number of additions. With the unit of rounding u, a sum of floats in any order is
+off by at most adds * u * mass (Jeannerod and Rump, "Improved error bounds for inner products in floating-point
+arithmetic", 2013), so the error of the whole cell is at most
 
     terms + adds * u * mass          or, of a single addition,   terms + u * |value|.
 
-Every other operation takes this bound of its operands and begins a new sum of one term. `sums` is the most additions
-in any sum so far. An infinite bound means undecided: near a branch, a pole or the largest float. An infinity or NaN
-that every computation gives has bound 0. The float64 arithmetic of the analysis itself is accounted for.
+Every other operation uses this bound of its operands, and begins a new sum with one term. `sums` is the largest number
+of additions in any sum so far. An infinite bound means undecided: near a branch, a pole or the largest float. An
+infinity or NaN that every computation gives has the bound 0. The bounds include the float64 errors of the analysis.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ _U64 = 2.0**-53
 
 
 class Undecided(Unsupported):
-    """A value decides a branch, an index or an integer, and is nearer to the border than its error."""
+    """A value decides a branch, an index or an integer, but its error is too large to decide it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A float format: unit of rounding (that of the analysis included), smallest subnormal, largest number."""
+    """A float format: its unit of rounding (including the analysis's own error), smallest subnormal and largest
+    number.
+    """
 
     u: float
     tiny: float
@@ -53,7 +55,7 @@ _FORMATS = {
 
 
 def format_of(dtype: DType) -> Format:
-    """The format of a float dtype; `Unsupported` for one without error analysis."""
+    """Return the format of a float dtype; raises `Unsupported` if it has no error analysis."""
     scalar = str(dtype.scalar)
     if scalar not in _FORMATS:
         raise Unsupported(f"bound mode: no error analysis for {scalar}")
@@ -61,7 +63,7 @@ def format_of(dtype: DType) -> Format:
 
 
 def exact(value: Value) -> Value:
-    """Cells without error."""
+    """Return cells without error."""
     wide = np.asarray(value).astype(np.float64)
     mass = np.where(np.isfinite(wide), np.abs(wide), 0.0)
     return _cells(wide, 0.0, mass, 0.0, 0.0)
@@ -76,13 +78,13 @@ def _cells(value: Value, terms: Value, mass: Value, adds: Value, sums: Value) ->
 
 
 def pick(condition: Value, yes: Value, no: Value) -> Value:
-    """Cells from one side or the other."""
+    """Return the cells of `yes` where the condition holds, else those of `no`."""
     cells: Any = np.where(condition, yes, no)
     return cells[()]
 
 
 def error_of(a: Value, f: Format) -> Value:
-    """How far from `value` any admissible computation may be; infinite where that is not known."""
+    """Return the bound of the error of each cell; infinite if undecided."""
     value, terms, mass, adds = (np.asarray(a[name]) for name in ("value", "terms", "mass", "adds"))
     single = f.u * (np.abs(value) + terms)
     several = adds * f.u * mass
@@ -92,7 +94,7 @@ def error_of(a: Value, f: Format) -> Value:
 
 
 def single_term(value: Value, error: Value, sums: Value, f: Format) -> Value:
-    """A new sum of one term; an overflow that is certain becomes an infinity, one that is possible undecided."""
+    """Begin a new sum with one term. A certain overflow gives an infinity; a possible one is undecided."""
     value, error = np.asarray(value, np.float64), np.asarray(error, np.float64)
     error = np.where(np.isnan(error), np.inf, error)
     size = np.abs(value)
@@ -106,7 +108,7 @@ def single_term(value: Value, error: Value, sums: Value, f: Format) -> Value:
 
 
 def sums_of(*cells: Value) -> Value:
-    """The most additions in any sum that these are made of."""
+    """Return the largest number of additions in any sum that these cells are made of."""
     most = np.float64(0)
     for a in cells:
         most = np.maximum(most, np.maximum(a["sums"], a["adds"]))
@@ -114,14 +116,14 @@ def sums_of(*cells: Value) -> Value:
 
 
 def add(a: Value, b: Value, f: Format, sign: float = 1.0) -> Value:
-    """a + b, or a - b with sign -1. Adding an exact zero is no addition."""
+    """Return a + b, or a - b if `sign` is -1. Adding an exact zero does not count as an addition."""
     value = a["value"] + sign * b["value"]
     terms, mass = a["terms"] + b["terms"], a["mass"] + b["mass"]
     nothing = ((a["value"] == 0) & (a["mass"] == 0)) | ((b["value"] == 0) & (b["mass"] == 0))
     adds = a["adds"] + b["adds"] + np.where(nothing, 0.0, 1.0)
     lost = (mass > f.largest) | (~np.isfinite(value) & np.isfinite(a["value"]) & np.isfinite(b["value"]))
     if np.any(lost):
-        # Some order may overflow on the way. Of exactly two floats there is only one order.
+        # A partial sum may overflow in some order. Exactly two floats have only one order.
         two = lost & (adds <= 1) & np.isfinite(a["value"]) & np.isfinite(b["value"])
         surely = two & (np.abs(value) - terms > f.largest * (1 + 2 * f.u))
         safely = two & (np.abs(value) * (1 + f.u) + terms <= f.largest)
@@ -132,7 +134,7 @@ def add(a: Value, b: Value, f: Format, sign: float = 1.0) -> Value:
 
 
 def multiply(a: Value, b: Value, f: Format) -> Value:
-    """a * b; exact where both operands are and the product is a float."""
+    """Return a * b; exact if both operands are exact and the product is a float."""
     ea, eb = error_of(a, f), error_of(b, f)
     va, vb = a["value"], b["value"]
     value = np.asarray(va * vb)
@@ -142,7 +144,7 @@ def multiply(a: Value, b: Value, f: Format) -> Value:
     error = carried + np.where(untouched, 0.0, f.u * (np.abs(value) + carried) + f.tiny)
     special = ~(np.isfinite(va) & np.isfinite(vb))
     if np.any(special):
-        # An infinity times what may be zero is undecided.
+        # An infinity times a number that may be zero is undecided.
         sure = _sign_known(va, ea) & _sign_known(vb, eb)
         sure = sure | (np.isnan(va) & (ea == 0)) | (np.isnan(vb) & (eb == 0))
         error = np.where(special, np.where(sure, 0.0, np.inf), error)
@@ -150,7 +152,7 @@ def multiply(a: Value, b: Value, f: Format) -> Value:
 
 
 def _trivial(value: Value) -> Value:
-    """Zero, an infinity or a power of two."""
+    """Return where values are zero, infinite or a power of two."""
     return np.abs(np.frexp(value)[0]) == 0.5
 
 
@@ -159,7 +161,7 @@ def _sign_known(value: Value, error: Value) -> Value:
 
 
 def divide(a: Value, b: Value, f: Format) -> Value:
-    """a / b; undecided where b may be zero and is not exactly."""
+    """Return a / b; undecided where b may be zero but is not exactly zero."""
     ea, eb = error_of(a, f), error_of(b, f)
     va, vb = a["value"], b["value"]
     value = np.asarray(np.divide(va, vb))
@@ -174,20 +176,22 @@ def divide(a: Value, b: Value, f: Format) -> Value:
 
 
 def floor_divide(a: Value, b: Value, f: Format) -> Value:
-    """floor(a / b): off by whole numbers where the quotient is nearer to one than its error."""
+    """Return floor(a / b). If the quotient's error reaches beyond the nearest integers, the error is a whole number."""
     q = divide(a, b, f)
     return rounded_to_integral(q, np.floor, f)
 
 
 def rounded_to_integral(a: Value, function: Any, f: Format) -> Value:
-    """floor, ceil, trunc, round: monotone, and exact on what is exact."""
+    """Apply floor, ceil, trunc or round; these are monotone, and exact on exact cells."""
     error = error_of(a, f)
     value = function(a["value"])
     return single_term(value, _spread(function, a["value"], value, error), sums_of(a), f)
 
 
 def remainder(a: Value, b: Value, f: Format, quotient: Any) -> Value:
-    """a - b * quotient(a / b), which floats do without rounding; a jump of the quotient moves it by |b|."""
+    """Return a - b * quotient(a / b), which floats compute without rounding; a jump of the quotient changes it by
+    |b|.
+    """
     ea, eb = error_of(a, f), error_of(b, f)
     q = divide(a, b, f)
     slack = error_of(q, f)
@@ -198,13 +202,13 @@ def remainder(a: Value, b: Value, f: Format, quotient: Any) -> Value:
     jump = np.where(steady, 0.0, np.abs(b["value"]) + eb)
     error = np.where(exactly, 0.0, ea + np.abs(times) * eb + jump)
     if quotient is not np.trunc:
-        # A remainder with the divisor's sign is one more operation where signs differ.
+        # A remainder with the divisor's sign takes one more operation if the signs differ.
         error = error + f.u * (np.abs(wrong) + np.abs(b["value"]))
     return single_term(wrong, error, sums_of(a, b), f)
 
 
 def extreme(a: Value, b: Value, f: Format, largest: bool) -> Value:
-    """max or min; where the order of the operands is certain, the one of them as it is."""
+    """Return the maximum or minimum; if the order of the operands is certain, that operand unchanged."""
     ea, eb = error_of(a, f), error_of(b, f)
     va, vb = a["value"], b["value"]
     nan = np.isnan(va)
@@ -218,7 +222,7 @@ def extreme(a: Value, b: Value, f: Format, largest: bool) -> Value:
 
 
 def either(holds: Value, unsure: Value, yes: Value, no: Value, f: Format) -> Value:
-    """A choice that is not certain everywhere: there, either value."""
+    """Return `yes` or `no` by a condition; where it is unsure, a cell whose bound includes both."""
     picked = pick(holds, yes, no)
     if unsure is None or not np.any(unsure):
         return picked
@@ -232,13 +236,13 @@ def either(holds: Value, unsure: Value, yes: Value, no: Value, f: Format) -> Val
 
 
 def too_near(a: Value, b: Value, f: Format) -> Value:
-    """Where a and b are so near to each other that a comparison is not certain."""
+    """Return where a and b are so close together that a comparison is uncertain."""
     slack = error_of(a, f) + error_of(b, f)
     return (slack > 0) & ~(np.abs(a["value"] - b["value"]) > slack)
 
 
 def converted(a: Value, source: Format, target: Format) -> Value:
-    """A conversion between float formats; rounds once, and the same way everywhere what is exact."""
+    """Convert cells between float formats. This rounds once; exact cells are rounded the same way by everyone."""
     error = error_of(a, source)
     if target.u <= source.u:
         return single_term(a["value"], error, sums_of(a), target)
@@ -252,7 +256,9 @@ def converted(a: Value, source: Format, target: Format) -> Value:
 
 
 def monotone(function: Any, a: Value, f: Format, ulps: float, absolute: float = 0.0) -> Value:
-    """A monotone function of a cell: its values at both ends, and the declared error of its implementation."""
+    """Apply a monotone function to a cell: take its values at both ends, and add the implementation's declared
+    error.
+    """
     error = error_of(a, f)
     x = _widened(a["value"], f)
     value = function(x)
@@ -261,7 +267,7 @@ def monotone(function: Any, a: Value, f: Format, ulps: float, absolute: float = 
 
 
 def declared(value: Value, spread: Value, a: Value, f: Format, ulps: float, absolute: float, certain: Value) -> Value:
-    """A function's value off by `spread`, computed within `ulps` units in the last place or `absolute`."""
+    """Return a cell for a function's value that is off by `spread` and computed within `ulps` or `absolute`."""
     value = np.asarray(value).astype(np.float64)
     own = np.maximum(2 * ulps * f.u * (np.abs(value) + spread) + max(ulps, 1.0) * f.tiny, absolute)
     special = ~np.isfinite(value)
@@ -274,7 +280,9 @@ def _widened(value: Value, f: Format) -> Value:
 
 
 def _spread(function: Any, x: Value, value: Value, error: Value) -> Value:
-    """How far a monotone function gets from its value at x within x +- error; infinite where it is not defined."""
+    """Return how far a monotone function may be from its value at x within x +- error; infinite if it is undefined
+    there.
+    """
     if not np.any(error):
         return np.float64(0)
     up, down = function(x + error), function(x - error)
@@ -285,7 +293,7 @@ def _spread(function: Any, x: Value, value: Value, error: Value) -> Value:
 
 
 def total(a: Value, f: Format) -> Value:
-    """The sum over the last axis, which stays with length 1, in any order."""
+    """Return the sum over the last axis (kept with length 1), in any order."""
     sum_of = lambda name: a[name].sum(-1, keepdims=True)  # noqa: E731
     value, terms, mass = sum_of("value"), sum_of("terms"), sum_of("mass")
     adds = sum_of("adds") + a.shape[-1] - 1
@@ -295,5 +303,5 @@ def total(a: Value, f: Format) -> Value:
 
 
 def is_cells(value: Value) -> bool:
-    """Whether a value is made of cells."""
+    """Return whether a value consists of cells."""
     return getattr(value, "dtype", None) == CELL

@@ -1,4 +1,4 @@
-"""Expressions of a domain: a compiler class whose operators on floats are those of a `Domain`."""
+"""Compile expressions so that operators on floats are those of a `Domain`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class DomainExpressions(ScalarCompiler):
 
         def evaluate(env: Environment) -> Value:
             value = np.asarray(vector(env))
-            # One lane may stand for all of them. At many points the axis of the lanes stays, with one left on it.
+            # One lane may represent all of them. If there are many points, the lane axis stays, with length 1.
             lanes = np.broadcast_to(value, (*value.shape[:-1], dtype.lanes))
             parts = [lanes[..., k : k + 1] if value.ndim > 1 else lanes[k] for k in range(dtype.lanes)]
             total = parts[0]
@@ -69,7 +69,7 @@ class DomainExpressions(ScalarCompiler):
 
 
 def in_domain(kind: type[Compiler], domain: Domain | None) -> type[Compiler]:
-    """The compiler class for which floats are elements of a domain; the class itself without one."""
+    """Return the compiler class in which floats are elements of a domain; without a domain, the class itself."""
     if domain is None:
         return kind
     return type(f"{kind.__name__}In{type(domain).__name__}", (DomainExpressions, kind), {"domain": domain})

@@ -1,10 +1,11 @@
-"""Which values are rounded to which dtype: the field mode's formulas, with all that was rounded too narrowly left out.
+"""Find the dtypes in which values are rounded: evaluate in the field mode, but erase results that are rounded too
+narrowly.
 
-Conversions between floats mean nothing to a field: two programs that exchange a sum in float16 for one in float32 are
-the same formulas. Here an operation at fewer bits than a threshold results in 0 in the second residue of its element;
-the first goes on as ever. All remains of a sum that is added up in float32, in whatever order, and nothing of one in
-float16. What adds 0 or multiplies by a power of two rounds nothing. Two programs that round the same values at the same
-dtypes have the same remainders at each threshold. (A product with a 0 is 0: it does not tell which factor was erased.)
+To a field, conversions between floats change nothing: a sum in float16 and one in float32 are the same formula. Here,
+an operation with fewer bits than a threshold gives 0 in the second residue of its element; the first residue is
+computed as usual. So a float32 sum in any order keeps its value, and a float16 sum loses it. Adding 0 or multiplying by
+a power of two rounds nothing. If two programs round the same values to the same dtypes, they have the same second
+residues at each threshold. (A product with an erased factor is 0, so it does not tell which factor was erased.)
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SCALES = np.array([0, *_POWERS], np.uint64)
 
 
 class Erasing(OrderedField):
-    """Elements whose second residue is 0 where they were rounded to fewer than `bits` bits."""
+    """Elements whose second residue is 0 if they were rounded to fewer than `bits` bits."""
 
     def __init__(self, bits: int, span: tuple[float, float] = (-8.0, 8.0)) -> None:
         super().__init__(span)
@@ -53,7 +54,7 @@ class Erasing(OrderedField):
         return lambda needed, *values: _erased(function(needed, *values), True)
 
     def divide(self, a: Value, b: Value) -> Value:
-        """A quotient in which an erased divisor is no zero."""
+        """Return the quotient; an erased divisor does not count as a division by zero."""
         whole = np.array(b)
         whole["r"][..., 1] = np.where(whole["r"][..., 0] == 0, whole["r"][..., 1], np.maximum(whole["r"][..., 1], 1))
         quotient = np.array(super().divide(a, whole[()]))
@@ -90,5 +91,5 @@ def _quotients(a: Value, b: Value) -> Any:
 
 
 def _scale(v: Value) -> Any:
-    """Whether an element is 0 or a power of two; a random one hardly ever is."""
+    """Return whether an element is 0 or a power of two; a random element hardly ever is."""
     return np.isin(v["r"][..., 0], _SCALES)

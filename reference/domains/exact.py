@@ -1,10 +1,11 @@
-"""Exact mode: inputs on which float arithmetic makes no rounding error, so that results are compared with `==`.
+"""Exact mode: find inputs on which float arithmetic makes no rounding errors, so that results can be compared with
+`==`.
 
-Inputs are random integers so small that every intermediate of the program is an integer below 2^24 in float32 (2^11 in
-float16, 2^53 in float64). How large intermediates can become is found by a run on absolute values: every subtraction
-becomes an addition, every constant loses its sign, both sides of a choice on data count. A sum over them bounds the sum
-in any order and with any fused multiply-add. Integers wrap, and wrapping does not depend on order. A program with
-constants that are no integers (1/6), with divisions, roots or exponentials is refused.
+The inputs are random integers, so small that all intermediate results are integers below 2^24 in float32 (2^11 in
+float16, 2^53 in float64). A run on absolute values shows how large intermediate results can become: subtractions become
+additions, constants lose their signs, and both branches of data-dependent choices count. The bound of a sum holds for
+any order and any fused multiply-adds. Integers wrap around, which does not depend on the order. A program with
+fractional constants (1/6), divisions, roots or exponentials is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _KEEP = ("abs", "floor", "ceil", "trunc", "round", "nearbyint", "likely", "copys
 
 
 class Peaks:
-    """The largest magnitude seen, as a fraction of what its dtype holds exactly."""
+    """Records the largest magnitude, as a fraction of the largest integer that its dtype holds exactly."""
 
     def __init__(self) -> None:
         self.filled = 0.0
@@ -44,7 +45,7 @@ class Peaks:
 
 
 class MagnitudeCompiler(GridCompiler):
-    """Another meaning of expressions: a float stands for a bound of its magnitude. Integers mean what they are."""
+    """Compiles expressions so that a float is a bound of its magnitude. Integers are ordinary."""
 
     peaks: Peaks
 
@@ -122,7 +123,7 @@ class MagnitudeCompiler(GridCompiler):
 
 
 def _sizes_of_products(a: Value, b: Value, e: x.Expr) -> Value:
-    """A bound of a product of words of whole bfloat16; `Unsupported` where one is no whole number."""
+    """Return a bound of a product of bfloat16 words; raises `Unsupported` if one of them is not an integer."""
     parts = [np.abs(half) for half in (*halves_of_words(a), *halves_of_words(b))]
     if not all((half == np.trunc(half)).all() for half in parts):
         raise Unsupported(f"exact mode: a bfloat16 of a word that is not an integer: {e}")
@@ -131,7 +132,9 @@ def _sizes_of_products(a: Value, b: Value, e: x.Expr) -> Value:
 
 
 def is_identity(e: x.Expr) -> bool:
-    """An infinity or the largest number of its dtype, where maxima and minima start."""
+    """Return whether a constant is an infinity or the largest number of its dtype, the initial values of max and
+    min.
+    """
     if isinstance(e, x.Broadcast):
         return is_identity(e.value)
     if not isinstance(e, x.FloatImm) or isinstance(e.value, Fraction):
@@ -141,7 +144,7 @@ def is_identity(e: x.Expr) -> bool:
 
 
 def _on_data(condition: x.Expr) -> bool:
-    """Whether a condition looks at floats: the magnitudes do not tell these. Integers are what they are."""
+    """Return whether a condition depends on floats, whose values are unknown here. Integers are known."""
     return any(isinstance(n, x.Expr) and n.dtype.is_float for n in x.walk(condition))
 
 
@@ -153,20 +156,20 @@ class _Branches(MagnitudeCompiler, LockstepCompiler):
 
 
 class MagnitudeStatements(_Branches):
-    """Magnitudes of a level-3 program."""
+    """Computes the magnitudes of a level-3 program."""
 
 
 class MagnitudeKernels(_Branches, LockstepKernels):
-    """Magnitudes of a lowered program."""
+    """Computes the magnitudes of a lowered program."""
 
 
 def with_peaks(kind: type, peaks: Peaks) -> type:
-    """The compiler class that reports to these peaks, kernels called included."""
+    """Return the compiler class that reports to these peaks, also from the kernels that are called."""
     return type(kind.__name__, (kind,), {"peaks": peaks})
 
 
 def integers(rng: np.random.Generator, shape: Sequence[int], dtype: x.DType, magnitude: int) -> np.ndarray:
-    """Random integers between -magnitude and magnitude (unsigned: from 0), as an array of the dtype."""
+    """Return an array of random integers from -magnitude (unsigned: 0) to magnitude."""
     if dtype.is_bool:
         return rng.integers(0, 2, shape).astype(np.bool_)
     low = 0 if dtype.kind == "uint" else -magnitude
@@ -174,21 +177,21 @@ def integers(rng: np.random.Generator, shape: Sequence[int], dtype: x.DType, mag
 
 
 def absolute(array: np.ndarray) -> np.ndarray:
-    """The magnitudes of a float array; other arrays as they are, because they may choose elements."""
+    """Return the absolute values of a float array; other arrays are unchanged, because they may be indices."""
     return np.abs(array) if is_floating(array.dtype) else array
 
 
 def magnitudes(inputs: Sequence[Any]) -> list[Any]:
-    """The magnitudes of arguments."""
+    """Return the arguments with absolute values of floats."""
     # NumPy makes scalars of arrays of rank 0.
     return [np.asarray(absolute(a)) if isinstance(a, np.ndarray) else a for a in inputs]
 
 
 def exact_inputs(draw: Callable[[int], list[Any]], measure: Callable[[list[Any], Peaks], None]) -> list[Any]:
-    """Inputs on which a program computes exactly.
+    """Return inputs on which a program computes exactly.
 
-    `draw(magnitude)` makes some, `measure(inputs, peaks)` runs the program on their magnitudes. Raises `Unsupported`
-    when not even the smallest integers stay in range.
+    `draw(magnitude)` makes inputs, and `measure(inputs, peaks)` runs the program on their magnitudes. Raises
+    `Unsupported` if even the smallest integers give results that are too large.
     """
     for magnitude in MAGNITUDES:
         inputs = draw(magnitude)

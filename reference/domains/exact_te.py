@@ -15,7 +15,7 @@ from .exact import MagnitudeCompiler, Peaks
 
 
 def measure_tensors(program: Sequence[Any], args: Sequence[Any], peaks: Peaks) -> None:
-    """Evaluate the tensors of a program on magnitudes."""
+    """Evaluate the tensors of a program on magnitudes, and report the largest to `peaks`."""
 
     class Compiler(MagnitudeCompiler, tensors.TensorCompiler):
         pass

@@ -1,12 +1,11 @@
-"""The field domain: floats as elements of finite fields: integers modulo two primes, at a random point in each.
+"""The field domain: floats are elements of finite fields, namely integers modulo two primes, at a random point in each.
 
-Sums, products and quotients are those of the field, so that whatever holds for all real numbers by algebra holds here
-bit by bit: any association, fused multiply-adds, tilings, split reductions, Winograd's transforms. Rational constants
-are exact (`field_numbers.meaning_of`), conversions between floats change nothing, and a function such as exp is a hash
-of its argument (but rsqrt(x) is 1 / sqrt(x), sigmoid(x) is 1 / (1 + exp(-x)), and a whole power is a product).
+Sums, products and quotients are those of the field. So every algebraic identity of the real numbers holds here bit by
+bit: any association, fused multiply-adds, tilings, split reductions, Winograd's transforms. Rational constants are
+exact (`field_numbers.meaning_of`), and conversions between floats change nothing. A function such as exp is a hash of
+its argument (but rsqrt(x) is 1 / sqrt(x), sigmoid(x) is 1 / (1 + exp(-x)), and an integer power is a product).
 
-A field has no order. `Field` stands alone as long as nobody asks for one, and raises `NeedsCompanion` then;
-`reference.domains.field_order` adds it.
+A field has no order. If a program needs one, `Field` raises `NeedsCompanion`; `reference.domains.field_order` has one.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ LARGEST_POWER = 64  # the whole exponents up to which pow is a product
 
 
 class NeedsCompanion(Exception):
-    """Something looked at the order of elements, or at whether one is zero."""
+    """The program needs the order of elements, or whether one is zero."""
 
 
 class Field:
@@ -64,11 +63,11 @@ class Field:
     # --- elements ----------------------------------------------------------------------------------------------
 
     def random(self, rng: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
-        """Elements for an input."""
+        """Return random elements for an input."""
         return _wrapped(f.random_residues(rng, shape))
 
     def lift(self, values: np.ndarray) -> np.ndarray:
-        """The elements that finite floats stand for, each exactly."""
+        """Return the exact elements for finite floats."""
         return _wrapped(f.of_floats(values))
 
     def constant(self, e: x.FloatImm) -> Value:
@@ -77,7 +76,7 @@ class Field:
         return _wrapped(f.of_fraction(f.meaning_of(_finite(e), e.dtype)))
 
     def embed(self, values: Value, dtype: x.DType) -> Value:
-        """Integers and bools as elements."""
+        """Convert integers and bools to elements."""
         return _wrapped(f.of_integers(values))
 
     # --- operators ---------------------------------------------------------------------------------------------
@@ -97,7 +96,7 @@ class Field:
         return _wrapped(f.times(a["r"], f.inverse(b["r"])))
 
     def hash(self, op: str, *args: Value) -> Value:
-        """A function of which only its value at zero is known."""
+        """Return a hash of the arguments: the result of a function about which only its value at zero is known."""
         result = f.hashed(op, *(a["r"] for a in args))
         if len(args) == 1 and (zero := ~args[0]["r"].any(axis=-1)).any():
             at_zero = value_at_zero(op)
@@ -141,7 +140,9 @@ class Field:
         return self.ordered_call(op, at)
 
     def _with_products(self, acc: Value, a: Value, b: Value, needed: Any, at: x.Expr) -> Value:
-        """The products of the bfloat16 in two words added to an element: words are integers, so these are numbers."""
+        """Add the products of the bfloat16 numbers in two words to an element. Words are integers, so the numbers are
+        known.
+        """
         for left, right in zip(halves_of_words(a), halves_of_words(b), strict=True):
             pair = np.broadcast_arrays(left, right)
             finite = np.isfinite(pair[0]) & np.isfinite(pair[1])
@@ -154,7 +155,7 @@ class Field:
         return self.embed(1, x.DType("int32"))
 
     def _power(self, a: Value, b: Value) -> Value:
-        """A product where the exponent is a small whole number, element by element; else a hash."""
+        """Return a product for each element whose exponent is a small integer, else a hash."""
         residues = b["r"]
         up, down = residues, f.P - residues  # of a negative exponent, its distance from the primes
         positive = (up[..., 0] == up[..., 1]) & (up[..., 0] <= LARGEST_POWER)
@@ -176,7 +177,7 @@ class Field:
             result = self.multiply(result, a)
         return result if exponent >= 0 else self.divide(self._one(), result)
 
-    # --- what needs an order -------------------------------------------------------------------------------------
+    # --- operations that need an order ---------------------------------------------------------------------------
 
     def ordered_binary(self, kind: type, at: x.Expr) -> Callable[[Value, Value, Any], Value]:
         raise NeedsCompanion
@@ -190,11 +191,11 @@ class Field:
     # --- results -------------------------------------------------------------------------------------------------
 
     def same(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Which elements of two results are the same."""
+        """Return which elements of two results are the same."""
         return np.asarray((a["r"] == b["r"]).all(axis=-1))
 
     def text(self, value: Value) -> str:
-        """An element for a message."""
+        """Return an element as text for a message."""
         rational = f.as_rational(value["r"])
         if rational is not None:
             return str(rational)
@@ -202,7 +203,9 @@ class Field:
 
 
 def lift(parameters: Sequence[Parameter], domain: Field, inputs: Sequence[Any], seed: int | None) -> list[Any]:
-    """Inputs as elements, floats at random with a `seed`; what is written, as storage that nobody wrote yet."""
+    """Convert inputs to elements, or make random ones if there is a `seed`; outputs get storage that was not written
+    yet.
+    """
     rng = np.random.default_rng((seed or 0, 0xF1E1D))
     lifted: list[Any] = []
     for p, array in zip(parameters, inputs, strict=True):
@@ -229,6 +232,6 @@ def _finite(e: x.FloatImm) -> Any:
 
 
 def value_at_zero(op: str) -> int | None:
-    """A function's value at zero where that is an integer."""
+    """Return a function's value at zero if it is an integer, else None."""
     value = float(meaning(op, _FLOAT64, _FLOAT64)(np.float64(0)))
     return int(value) if np.isfinite(value) and value == int(value) and value >= 0 else None

@@ -1,10 +1,11 @@
-"""Arithmetic modulo two primes, on two independent evaluations ("seeds") side by side, one in each field.
+"""Arithmetic modulo two primes, with one random evaluation in each of the two fields.
 
-An array of residues has the shape of the values and a last axis of length 2. A random evaluation of a polynomial that
-is not zero is zero with probability at most degree / p (Schwartz 1980, Zippel 1979), here on both seeds at once.
+An array of residues has the shape of the values and a last axis of length 2. A random evaluation of a nonzero
+polynomial is zero with a probability of at most degree / p (Schwartz 1980, Zippel 1979); here both evaluations must be
+zero.
 
-Each prime has numbers that it takes for others: modulo 2^31 - 1, a factor of 2^31 would be none. So there are two
-primes, and each is 2 q + 1 with q prime: the powers of 2, and of any small number, come back after q steps or more.
+Each prime confuses some numbers: modulo 2^31 - 1, the factor 2^31 would be 1. So there are two primes, and each is 2 q
++ 1 with q prime: the powers of 2, or of any small number, repeat only after q steps or more.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from minitvm import expr as x
 from minitvm.errors import Unsupported
 
-# The largest primes of that kind below pi * 2^30 and below sqrt(3) * 2^31. Products of residues fit 64 bits.
+# The largest such primes below pi * 2^30 and below sqrt(3) * 2^31. Products of residues fit into 64 bits.
 PRIMES = (3373258619, 3719550287)
 SEEDS = len(PRIMES)
 P = np.array(PRIMES, np.uint64)
@@ -30,7 +31,7 @@ _SMALL = 64  # residues up to which NumPy broadcasts a pair of primes as quickly
 
 
 def _moduli(like: Residues) -> Residues:
-    """The primes in the shape of an array: an inner loop over two numbers would be most of the time."""
+    """Return the primes, repeated to the shape of an array (because an inner loop over two numbers is slow)."""
     if like.size <= _SMALL:
         return P
     return _tiled(1 << (like.size - 1).bit_length())[: like.size].reshape(like.shape)
@@ -57,12 +58,12 @@ def times(a: Residues, b: Residues) -> Residues:
 
 
 def inverse(a: Residues) -> Residues:
-    """1 / a by Fermat; 0 where a is 0."""
+    """Return 1 / a by Fermat's little theorem; 0 where a is 0."""
     return np.stack([_power(a[..., k], p - 2, np.uint64(p)) for k, p in enumerate(PRIMES)], axis=-1)
 
 
 def _power(a: np.ndarray, exponent: int, modulus: np.uint64) -> np.ndarray:
-    """a to a power from 0 up, by squaring."""
+    """Return a to the power of a nonnegative exponent, by squaring."""
     result, base = np.ones_like(a), a
     while exponent:
         if exponent & 1:
@@ -72,19 +73,19 @@ def _power(a: np.ndarray, exponent: int, modulus: np.uint64) -> np.ndarray:
 
 
 def of_integers(values: Any) -> Residues:
-    """The residues of integers or bools."""
+    """Return the residues of integers or bools."""
     whole = np.asarray(values)
     wide = np.int64 if whole.dtype != np.uint64 else np.uint64
     return np.remainder(whole.astype(wide)[..., None], P.astype(wide)).astype(np.uint64)
 
 
 def of_fraction(value: Fraction) -> Residues:
-    """The residues of a rational: exact quotients. `ValueError` where a prime divides the denominator."""
+    """Return the residues of a rational; raises `ValueError` if a prime divides the denominator."""
     return np.array([value.numerator * pow(value.denominator, -1, p) % p for p in PRIMES], np.uint64)
 
 
 def of_floats(values: np.ndarray) -> Residues:
-    """The residues of floats, each the binary fraction that it is; `Unsupported` for infinities and NaN."""
+    """Return the residues of floats as exact binary fractions; raises `Unsupported` for infinities and NaN."""
     if not np.isfinite(np.asarray(values, np.float64)).all():
         raise Unsupported("field mode: an input is infinite or NaN, which no element stands for")
     flat = [of_fraction(Fraction(float(v))) for v in np.asarray(values).reshape(-1)]
@@ -96,7 +97,7 @@ def random_residues(rng: np.random.Generator, shape: Sequence[int]) -> Residues:
 
 
 def hashed(name: str, *args: Residues) -> Residues:
-    """A function about which nothing is known but that equal arguments give equal results."""
+    """Return the result of an unknown function: a hash of its name and its arguments."""
     state = np.uint64(zlib.crc32(name.encode()) + (1 << 32))
     total: Any = state
     for arg in args:
@@ -108,7 +109,7 @@ def hashed(name: str, *args: Residues) -> Residues:
 
 
 def as_rational(residues: Residues, limit: int = 1 << 15) -> Fraction | None:
-    """The fraction of small numerator and denominator with these residues, or None (Wang 1981)."""
+    """Return the fraction with a small numerator and denominator that has these residues, or None (Wang 1981)."""
     low, high, v_low, v_high = int(residues[0]), PRIMES[0], 1, 0
     while low >= limit:
         quotient = high // low
@@ -120,7 +121,7 @@ def as_rational(residues: Residues, limit: int = 1 << 15) -> Fraction | None:
     return value if of_fraction(value).tolist() == list(residues) else None
 
 
-# --- what a constant means ----------------------------------------------------------------------------------------
+# --- the meaning of constants -------------------------------------------------------------------------------------
 
 # Denominators up to which a float is read as the rational that it rounds. The square is far below the number of floats
 # between two powers of two, so that few other floats are near such a rational.
@@ -130,11 +131,11 @@ _DIGITS = {"bfloat16": 2, "float16": 3, "float32": 6, "float64": 12}
 
 @cache
 def meaning_of(value: float | Fraction, dtype: x.DType) -> Fraction:
-    """The rational that a float constant stands for.
+    """Return the rational number that a float constant means.
 
-    A `Fraction` is meant as it is. A float is the rounded form of what somebody meant: the rational of small
-    denominator that rounds to it (so that a float32 1/6 is 1/6), else the decimal of few digits that does (1e-05), else
-    the binary fraction that it is. Different constants of one dtype stay different, as only one float is nearest.
+    A `Fraction` is exact. A float is the rounded form of the intended number: of the rational with a small denominator
+    that rounds to it (so a float32 1/6 means 1/6), else of the decimal with few digits (1e-05), else it is itself.
+    Different constants of one dtype have different meanings, because a number has only one nearest float.
     """
     if isinstance(value, Fraction):
         return value
@@ -142,7 +143,7 @@ def meaning_of(value: float | Fraction, dtype: x.DType) -> Fraction:
     numpy: Any = scalar.numpy.type
     rounded = numpy(value)
     exact = Fraction(float(rounded))
-    # Binary fractions of few bits are meant as they are, whatever their size.
+    # Binary fractions with few bits mean themselves, whatever their size.
     if exact.numerator.bit_length() <= 8:
         return exact
     simple = exact.limit_denominator(_DENOMINATORS.get(str(scalar), 1))

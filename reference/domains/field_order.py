@@ -1,12 +1,12 @@
-"""An order for the field domain: each element has a companion, the real number that it is at one ordinary input.
+"""An order for the field domain: each element has a companion, its real value at one ordinary input.
 
-Residues say whether two formulas are the same; companions say which formula applies. A comparison, a maximum, a
-rounding is decided by the companions, in both programs alike, so that the check holds for all inputs around the chosen
-one (and in all parts of the tensors, whose elements have companions of their own). A companion is a float64 with a
-bound of its error: inputs are short binary fractions, with which sums and products come out exact. What the bound does
-not decide is `Unsupported`, "could not decide"; but of two elements that a maximum cannot tell apart it takes one by a
-random total order of the field, in whatever order they come. An infinity, and the largest number of a dtype, is an end
-of the order, above or below all elements; a NaN stays one, and a result that is NaN is refused.
+Residues tell whether two formulas are the same, and companions tell which formula applies. A comparison, a maximum or a
+rounding is decided by the companions, in the same way in both programs. So the check holds for all inputs near the
+chosen one (and in all parts of the tensors, because each element has its own companion). A companion is a float64 with
+an error bound; inputs are short binary fractions, so that their sums and products are exact. A comparison that the
+bound does not decide raises `Unsupported`, "could not decide". But if a maximum cannot tell two elements apart, it
+chooses one by a random total order of the field, regardless of the order of its operands. An infinity, or the largest
+number of a dtype, is above or below all elements; a NaN stays NaN, and a result that is NaN is refused.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _ROUNDINGS = ("floor", "ceil", "trunc", "round", "nearbyint")
 
 
 class Undecided(Unsupported):
-    """The companions do not tell which way it goes; those of other inputs may."""
+    """The companions do not decide a comparison; those of other inputs may."""
 
 
-# From where the companions of inputs are taken: anywhere; where roots and logarithms are defined; where arcsines are.
+# Intervals for the companions of inputs: any numbers; for roots and logarithms; for arcsines.
 SPANS = ((-8.0, 8.0), (0.25, 8.0), (-1.0, 1.0))
 
 
 class OrderedField(Field):
-    """Elements with companions; those of inputs are taken from `span`."""
+    """Elements with companions; inputs get companions from the interval `span`."""
 
     cell = CELL
 
@@ -64,7 +64,7 @@ class OrderedField(Field):
         return np.asarray(_made(f.of_floats(values), values.astype(np.float64), 0.0))
 
     def with_sign(self, values: np.ndarray, sign: int) -> np.ndarray:
-        """Elements and their companions negated where these have the other sign."""
+        """Return the elements with the given sign: where a companion has the other sign, the element is negated."""
         other = self.subtract(self.embed(0, x.DType("int32")), values)
         return np.asarray(np.where(values["c"] * sign < 0, other, values))
 
@@ -118,7 +118,7 @@ class OrderedField(Field):
         above = np.abs(function(*(c + e for c, e in zip(points, errors, strict=True))) - value)
         below = np.abs(function(*(c - e for c, e in zip(points, errors, strict=True))) - value)
         error = 2 * np.fmax(above, below) + 8 * np.abs(value) * EPSILON
-        # A companion is not where the function is defined, or too vague for the slope to bound the error.
+        # A companion is outside of the function's domain, or too inexact for the slope to bound the error.
         vague = ~np.isfinite(value) | ~np.isfinite(above) | ~np.isfinite(below)
         for c, e in zip(points, errors, strict=True):
             vague = vague | (e > 1e-3 * (1 + np.abs(c)))
@@ -139,14 +139,14 @@ class OrderedField(Field):
         return hashed if hashed.ndim else hashed[()]
 
     def _whole(self, value: Any) -> Value:
-        """An element for an integer or an end of the order."""
+        """Return the element for an integer, or for an infinity."""
         finite = np.where(np.isfinite(value), value, 0.0)
         return _made(f.of_integers(finite.astype(np.int64)), value, 0.0)
 
     # --- decisions -----------------------------------------------------------------------------------------------
 
     def _sign(self, a: Value, b: Value) -> tuple[Any, Any]:
-        """The sign of a - b, and where it is known."""
+        """Return the sign of a - b, and a mask of where it is known."""
         apart = a["c"] - b["c"]
         ends = (a["c"] == b["c"]) & np.isinf(a["c"])
         equal = ends | ((a["r"] == b["r"]).all(axis=-1) & np.isfinite(a["c"]) & np.isfinite(b["c"]))
@@ -185,7 +185,7 @@ class OrderedField(Field):
 
     def _extreme(self, a: Value, b: Value, largest: bool) -> Value:
         sign, certain = self._sign(a, b)
-        # Not told apart by their companions: a random total order, in which neither comes first by its place.
+        # Companions do not tell these apart: use a random total order that ignores the operands' places.
         one, other = (f.hashed("order", v["r"])[..., 0] for v in (a, b))
         sign = np.where(certain, sign, np.where(one > other, 1.0, -1.0))
         first = sign >= 0 if largest else sign <= 0
@@ -222,7 +222,9 @@ class OrderedField(Field):
         return whole, exact | np.isinf(c)
 
     def _at_a_half(self, v: Value) -> tuple[Any, Any]:
-        """The companion and its error; a multiple of 1/2 near by if that is the element, as its residues tell."""
+        """Return the companion and its error. If the residues show that the element is a nearby multiple of 1/2, it is
+        exact.
+        """
         c, e = v["c"], v["e"]
         near = np.rint(2 * c)
         close = (np.abs(2 * c - near) <= 2 * e) & (e > 0) & (np.abs(near) < 2.0**53)

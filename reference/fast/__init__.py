@@ -1,1 +1,3 @@
-"""The same meaning, fast: independent iterations all at once with NumPy, proved independent while they run."""
+"""The fast interpreters: they run independent iterations all at once with NumPy, and prove the independence as they
+run.
+"""

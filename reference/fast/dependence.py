@@ -1,8 +1,8 @@
-"""Which loops the fast mode may try to run all at once: a guess from the text, verified during the run.
+"""Guess which loops the fast mode may run all at once; the run verifies the guess.
 
-A loop that claims independent iterations (parallel, vectorised, threads) is a candidate. A serial loop is one when its
-variable chooses every element that it writes, in buffers that live longer than one iteration. Neither is sufficient;
-`reference.fast.tracking` watches the accesses of the run itself.
+A loop that claims independent iterations (parallel, vectorised, threads) is a candidate. A serial loop is a candidate
+if its variable determines every element that it writes, in buffers that live longer than one iteration. Neither is
+sufficient; `reference.fast.tracking` watches the accesses during the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..meaning.settings import INDEPENDENT
 
 
 def facts_of(func: t.PrimFunc) -> Dependence:
-    """The facts about a function, found once for as long as it lives."""
+    """Return the facts about a function; they are cached as long as the function lives."""
     facts = _FACTS.get(func)
     if facts is None:
         facts = _FACTS[func] = Dependence(func)
@@ -55,13 +55,13 @@ class Dependence:
         self._used: dict[x.Var, frozenset[x.Var]] = {}
 
     def root(self, buffer: t.Buffer) -> t.Buffer:
-        """The buffer that a view is a view of, at the end of the chain."""
+        """Return the buffer that a view finally refers to, through all views."""
         while buffer in self.sources:
             buffer = self.sources[buffer].buffer
         return buffer
 
     def variables(self, e: x.Node) -> frozenset[x.Var]:
-        """The loop variables and parameters that a value depends on, through blocks, lets and loaded indices."""
+        """Return the loop variables and parameters that a value depends on, through blocks, lets and loaded indices."""
         variables: set[x.Var] = set()
         for node in x.walk(e):
             if isinstance(node, x.Var):
@@ -76,7 +76,7 @@ class Dependence:
             bound = self.bindings.get(var)
             if bound is not None:
                 self._used[var] = frozenset().union(*(self.variables(e) for e in bound))
-            # The values that a loop variable takes depend on what its range depends on.
+            # A loop variable depends on the variables that its range depends on.
             for e in self.ranges.get(var, ()):
                 self._used[var] |= self.variables(e)
         return self._used[var]
@@ -89,11 +89,11 @@ class Dependence:
         return starts | self._of_view(region.buffer)
 
     def of_access(self, buffer: t.Buffer, indices: Iterable[x.Expr]) -> frozenset[x.Var]:
-        """What chooses the element that an access touches."""
+        """Return the variables that determine which element an access touches."""
         return self._of_view(buffer).union(*(self.variables(i) for i in indices))
 
     def resolved(self, e: x.Expr) -> x.Expr | None:
-        """An index in terms of loop variables; None where a binding is not unique or a value is loaded."""
+        """Return an index in terms of loop variables; None if a binding is not unique or a value is loaded."""
         for _ in range(20):
             bound = {v: self.bindings[v] for v in x.free_vars(e) if v in self.bindings}
             if any(len(values) > 1 for values in bound.values()):
@@ -108,7 +108,7 @@ class Dependence:
         return {}
 
     def candidate(self, loop: t.For) -> bool:
-        """Whether the iterations of a loop may be independent, as far as its text tells."""
+        """Return whether the iterations of a loop may be independent, judged by its text."""
         decisions = self._candidates
         if loop not in decisions:
             decisions[loop] = self._decide(loop)
@@ -121,7 +121,7 @@ class Dependence:
         if any(isinstance(n, t.While | t.KernelCall) for n in inside):
             return False
         own = allocated_in(inside)
-        # The branch `if i < 1` of a parallel loop writes what only its first iteration does, and no index mentions i.
+        # In a parallel loop, `if i < 1` may hold a write by the first iteration only, without i in any index.
         claimed = loop.kind in INDEPENDENT
         for node in inside:
             if isinstance(node, t.BufferStore) and not claimed and self.root(node.buffer) not in own:
@@ -138,7 +138,7 @@ _FACTS: WeakKeyDictionary[t.PrimFunc, Dependence] = WeakKeyDictionary()
 
 
 def allocated_in(nodes: Iterable[x.Node]) -> set[t.Buffer]:
-    """The buffers that come to life in these nodes."""
+    """Return the buffers that are allocated in these nodes."""
     buffers: set[t.Buffer] = set()
     for node in nodes:
         if isinstance(node, t.Allocate):
@@ -149,7 +149,7 @@ def allocated_in(nodes: Iterable[x.Node]) -> set[t.Buffer]:
 
 
 def accesses_in(nodes: Iterable[x.Node]) -> list[tuple[t.Buffer, tuple[x.Expr, ...], bool]]:
-    """(buffer, indices, writes?) of every access."""
+    """Return (buffer, indices, whether it writes) of every access."""
     return [
         (n.buffer, n.indices, isinstance(n, t.BufferStore))
         for n in nodes

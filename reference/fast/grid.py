@@ -1,10 +1,10 @@
-"""The meaning of expressions on many points at once.
+"""Evaluate expressions at many points at once.
 
-`GridCompiler` compiles an expression to a closure that evaluates it at all points of a grid of loop iterations with
-NumPy, and gives at each point the bits that `reference.scalar` gives there. A value is either the same at all points (a
-single value) or an array with one axis for each loop of the grid, of length 1 where the value does not depend on that
-loop, and a last axis for the lanes of a vector. The environment's slot `MASK` holds the points that matter (None: all):
-what is computed at the others is never used, and must not raise.
+`GridCompiler` compiles an expression to a closure that evaluates it with NumPy at all points of a grid of loop
+iterations. At each point the result has the same bits as that of `reference.scalar`. A value is either a single value,
+the same at all points, or an array with one axis for each loop of the grid (of length 1 if the value does not depend on
+that loop) and a last axis for the lanes of a vector. The environment's slot `MASK` holds the points that matter (None:
+all). Results at other points are never used, and evaluation must not raise there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESERVED = 2
 
 
 def narrowed(mask: Any, condition: np.ndarray) -> Any:
-    """The points of a mask at which a condition holds too; None when that is all of them, False when it is none."""
+    """Return the points of a mask at which a condition also holds; None for all points, False for no point."""
     both = condition if mask is None else condition & mask
     if not both.any():
         return False
@@ -44,7 +44,7 @@ class GridCompiler(ScalarCompiler):
         super().__init__(reserved)
 
     def _checked_sum(self, e: x.Expr, low: int, high: int) -> Evaluate:
-        # Beside the wrapped sum goes one of float64, which is near enough to tell whether it wrapped.
+        # A float64 sum is computed as well; it is accurate enough to tell whether the integer sum wrapped.
         wrapped, near = self._wrapped_sum(e), self._exact_sum(e)
 
         def evaluate(env: Environment) -> Value:
@@ -225,12 +225,12 @@ class GridCompiler(ScalarCompiler):
 
 
 def spread(value: np.ndarray, lanes: int) -> np.ndarray:
-    """The value with its lanes written out."""
+    """Return the value with the axis of its lanes expanded to `lanes`."""
     return value if value.shape[-1] == lanes else np.broadcast_to(value, (*value.shape[:-1], lanes))
 
 
 def _where(env: Environment, condition: np.ndarray, evaluate: Evaluate, otherwise: Value) -> Value:
-    """`evaluate` at the points where the condition holds; nothing is evaluated where it holds nowhere."""
+    """Return `evaluate` at the points where the condition holds, and `otherwise` elsewhere."""
     outer = env[MASK]
     inner = narrowed(outer, condition)
     if inner is False:
@@ -242,7 +242,9 @@ def _where(env: Environment, condition: np.ndarray, evaluate: Evaluate, otherwis
 
 
 def inside(index: Value, extent: int, mask: Any) -> tuple[Value, Any]:
-    """An index made safe, and the mask of the points that matter at which it is out of its dimension, or None."""
+    """Return an index clamped to its extent, and the mask of the points that matter where it is out of bounds, or
+    None.
+    """
     if type(index) is not np.ndarray:
         if 0 <= index < extent:
             return index, None
@@ -256,7 +258,7 @@ def inside(index: Value, extent: int, mask: Any) -> tuple[Value, Any]:
 
 
 def axis_values(first: Value, values: np.ndarray, axis: int, rank: int, dtype: x.DType) -> Value:
-    """Values of a loop variable along its axis of a grid of `rank` loops."""
+    """Return the values of a loop variable along its axis of a grid of `rank` loops."""
     shape = [1] * (rank + 1)
     shape[axis] = len(values)
     along = values.astype(dtype.numpy).reshape(shape)

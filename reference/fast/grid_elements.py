@@ -1,4 +1,4 @@
-"""Loads and stores of the fast mode: at all points of a grid at once, each access watched as its levels demand."""
+"""Loads and stores of the fast mode: they access all points of a grid at once, and each access is checked."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .tracking import Conflict
 
 
 class NeedsOrder(Exception):
-    """The fast mode cannot tell what the slow one must: the run has to be repeated there."""
+    """The fast mode cannot decide something that the slow mode can: the run must be repeated in the slow mode."""
 
 
 class GridElements(GridCompiler):
-    """Expressions with loads, and stores. `axes` and `level` are those around what is compiled at the moment."""
+    """Compiles loads and stores. `axes` and `level` are the loops around the code that is being compiled."""
 
     def __init__(self, settings: Settings, facts: Dependence, outputs: set[t.Buffer]) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class GridElements(GridCompiler):
         self.level: Level | None = None
 
     def under(self, env: Environment, condition: Value, execute: Execute) -> None:
-        """Run at the points where a condition holds."""
+        """Run something at the points where a condition holds."""
         if type(condition) is not np.ndarray:
             if condition:
                 execute(env)
@@ -51,7 +51,7 @@ class GridElements(GridCompiler):
         env[MASK] = outer
 
     def _places(self, buffer: t.Buffer, indices: tuple[x.Expr, ...], node: Any) -> Evaluate:
-        """The flat offsets that an access touches, bounds checked where they matter."""
+        """Compile the flat offsets of an access, with checks of its bounds."""
         slot, places = self.slot(buffer), [self.expr(i) for i in indices]
 
         def offsets(env: Environment) -> Value:
@@ -68,10 +68,10 @@ class GridElements(GridCompiler):
         return offsets
 
     def _watch(self, buffer: t.Buffer) -> list[tuple[Level, list[int] | None, int]]:
-        """The levels, outermost first, that must see accesses to a buffer, each with its slot.
+        """Return the levels, outermost first, that must check accesses to a buffer, each with its slot.
 
-        Between them: None where accesses have to be tracked; where all are to the same element at the same point, the
-        slots of the levels from the outermost of that kind to this one.
+        The middle value is None if the accesses must be tracked. If all accesses touch the same element at the same
+        point, it is the list of the slots from the outermost level where this holds to this level.
         """
         root, levels = self.facts.root(buffer), []
         level = self.level
@@ -194,10 +194,11 @@ class GridElements(GridCompiler):
 
 
 def _own(env: Environment, level: Level, around: list[int], root: t.Buffer, memory: GridMemory, places: Value) -> None:
-    """Verify that each point of a level has elements of its own; once, as all accesses are to the same elements.
+    """Verify that each point of a level accesses its own elements; once is enough, as all accesses use the same
+    elements.
 
-    `around` are the slots of the levels for which that holds too, outermost first, this one last: what is found for a
-    whole inner level stays true while the points of the outermost one stay the same.
+    `around` are the slots of the levels for which the same holds, outermost first, ending with this one. A result for a
+    whole inner level stays valid while the points of the outermost level stay the same.
     """
     key, mask = (level, root), env[MASK]
     if any(env[slot].knows(key, mask) for slot in around):
@@ -218,7 +219,7 @@ def _named(memory: GridMemory) -> Memory:
 
 
 def _at_first(wrong: np.ndarray, indices: Sequence[Value]) -> tuple[int, ...]:
-    """The indices at the first point of a mask, in the order of the points."""
+    """Return the indices at the first point of a mask."""
     shape = np.broadcast_shapes(wrong.shape, *(np.shape(i) for i in indices))
     where = np.unravel_index(int(np.argmax(np.broadcast_to(wrong, shape))), shape)
     return tuple(int(np.broadcast_to(np.asarray(i), shape)[where]) for i in indices)

@@ -1,4 +1,4 @@
-"""Runs a nest of loops of the fast mode: all points at once, or in pieces that fit memory."""
+"""Run a nest of loops in the fast mode: all points at once, or in pieces that fit into memory."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ PRIVATE = 1 << 24  # elements of storage that the points of a grid may have for 
 
 @dataclass(frozen=True, slots=True)
 class GridNest:
-    """A level as it was compiled.
+    """A compiled level.
 
-    `axes` are the loops of this level and of those around it, this level's the last; `slots` are where its loop
-    variables stand in an environment, `where` its execution, `above` that of the level around it; `each` are the
-    statements of the body, counted in steps.
+    `axes` are the loops around this level and then its own loops. `slots` are the positions of its loop variables in an
+    environment, `where` that of its execution, and `above` that of the next outer level's execution. `each` are the
+    statements of the body, which count as steps.
     """
 
     level: Level
@@ -47,7 +47,7 @@ class GridNest:
     compiler: LockstepCompiler
 
     def run(self, env: Environment) -> None:
-        """Run the body at all points of the level, inside of the points that the environment has."""
+        """Run the body at all points of the level, for each of the environment's points."""
         firsts, counts = [f(env) for f in self.starts], [f(env) for f in self.extents]
         lengths = [largest(c, env[MASK]) for c in counts]
         if min(lengths) <= 0:
@@ -65,7 +65,9 @@ class GridNest:
 
 @dataclass(frozen=True, slots=True)
 class _GridRun:
-    """One run of a nest: the first values, counts and lengths of its loops, of which a count may differ by point."""
+    """One run of a nest: the first values, the counts and the lengths of its loops. A count may differ between
+    points.
+    """
 
     nest: GridNest
     env: Environment
@@ -76,7 +78,7 @@ class _GridRun:
     lengths: list[int]
 
     def run(self, depth: int, ids: np.ndarray) -> None:
-        """The loops from `depth` on, at points that the loops around them number by `ids`."""
+        """Run the loops from `depth` on; `ids` are the numbers of the points of the loops around them."""
         env, execution = self.env, self.execution
         if depth == len(self.lengths):
             execution.ids = ids + execution.base
@@ -103,7 +105,7 @@ class _GridRun:
         self.run(depth, ids)
 
     def _step(self, depth: int, points: int) -> int:
-        """How many iterations of a loop run at once; all of them where a barrier waits for them."""
+        """Return how many iterations of a loop run at once: all of them if they meet at a barrier."""
         level, length = self.nest.level, self.lengths[depth]
         if level.barrier and (level.loops[depth].thread or "").startswith("threadIdx"):
             return length
@@ -118,7 +120,7 @@ class _GridRun:
 
 
 def largest(count: Value, mask: Any) -> int:
-    """The largest count at any point that is not masked."""
+    """Return the largest count at any point that is not masked out."""
     if type(count) is not np.ndarray:
         return int(count)
     needed = count if mask is None else np.where(mask, count, 0)

@@ -1,4 +1,4 @@
-"""Memory of the fast mode: arrays as shadow, and a copy for each point where each iteration has its own."""
+"""The memory of the fast mode: shadow bytes are arrays, and storage inside a loop has a copy for each point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .tracking import Track
 
 
 class GridMemory:
-    """Storage with one shadow byte an element, and the tracks of the levels that write it."""
+    """Storage with one shadow byte per element, and the tracks of the levels that write it."""
 
     __slots__ = ("complete", "data", "init", "name", "scope", "tracks")
 
@@ -27,7 +27,7 @@ class GridMemory:
 
 
 class GridView:
-    """A buffer's place in a memory; `base` is where each point's own copy starts, None when all share one."""
+    """A buffer's place in a memory; `base` is the start of each point's copy, or None if all points share one."""
 
     __slots__ = ("base", "data", "memory", "offset", "shape", "strides")
 
@@ -37,7 +37,7 @@ class GridView:
 
     @staticmethod
     def of(view: View) -> GridView:
-        """The same place, sharing data and shadow with the slow mode's view."""
+        """Return the same place as a view of the slow mode, sharing its data and shadow."""
         init = None if view.memory.init is None else np.frombuffer(view.memory.init, np.bool_)
         memory = GridMemory(view.memory.name, view.data, view.memory.scope, init)
         return GridView(memory, view.shape, view.strides, view.offset, None)

@@ -1,4 +1,4 @@
-"""A nest of loops that the fast mode runs all at once, and how accesses inside it have to be watched."""
+"""A nest of loops that the fast mode runs all at once, and the checks for the accesses inside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .dependence import Dependence, accesses_in, allocated_in
 
 
 class Level:
-    """A nest of loops that run together: `loops` with nothing between them, the innermost body `body`."""
+    """A nest of loops that run together: `loops` are perfectly nested, and `body` is the body of the innermost loop."""
 
     def __init__(
         self, loops: list[t.For], outer: Level | None, facts: Dependence, grid: Callable[[t.For], bool]
@@ -26,7 +26,7 @@ class Level:
         sizes = [math.prod(d.value if isinstance(d, x.IntImm) else 64 for d in b.shape) for b in allocated_in(nodes)]
         self.private = max(1, sum(sizes))
         self.lanes = max((n.dtype.lanes for n in nodes if isinstance(n, x.Expr)), default=1)
-        # `once`: all accesses to the buffer name the same element at the same point, whatever runs inside.
+        # `once`: at any point, all accesses to the buffer use the same element, whatever runs inside.
         self.plans: dict[t.Buffer, str] = {}
         touched: dict[t.Buffer, list[tuple[t.Buffer, tuple[x.Expr, ...]]]] = {}
         accesses = accesses_in(nodes)
@@ -35,7 +35,7 @@ class Level:
         in_phases = self.barrier and any((loop.thread or "").startswith("threadIdx") for loop in loops)
         inner = {n.var for n in nodes if isinstance(n, t.For) and not grid(n)}
         for root in {facts.root(b) for b, _, writes in accesses if writes} - self.own:
-            # Behind a barrier a thread may touch what was another one's: only tracking knows of phases.
+            # After a barrier, a thread may access elements of another thread: only tracking distinguishes the phases.
             own = not in_phases and _same_element(touched[root], inner, facts)
             self.plans[root] = "once" if own else "track"
 

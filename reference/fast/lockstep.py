@@ -1,10 +1,10 @@
-"""The fast mode: independent iterations of loops run all at once, statement by statement, with NumPy.
+"""The fast mode: run independent iterations of loops all at once with NumPy, statement by statement.
 
-Loops whose iterations look independent (`fast.dependence`) form the axes of a grid; every other loop runs in order
-inside or around them. A branch is a mask, storage allocated inside is one copy a point. At each point of the grid the
-same operations happen in the same order as in the slow mode, so floats have the same bits, sums included. That the
-iterations were independent is verified while they run (`fast.tracking`); where they were not, the run starts again
-with that loop in order.
+Loops whose iterations look independent (`fast.dependence`) are the axes of a grid; every other loop runs in order,
+inside or around them. A branch is a mask, and storage allocated inside has a copy for each point. At each point the
+same operations happen in the same order as in the slow mode, so floats have the same bits, also in sums. The run
+verifies that the iterations are independent (`fast.tracking`). If they are not, it starts again with that loop in
+order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .tracking import Counter
 
 
 class LockstepCompiler(Statements, GridElements):
-    """Compiles the statements of one function; `in_order` are the loops that turned out not to be independent."""
+    """Compiles the statements of one function; `in_order` are the loops whose iterations turned out to be dependent."""
 
     def __init__(
         self, func: t.PrimFunc, settings: Settings, in_order: set[t.For], facts: Dependence | None = None
@@ -46,7 +46,7 @@ class LockstepCompiler(Statements, GridElements):
         self.counter = Counter()
 
     def environment(self) -> Environment:
-        """An environment in which nothing is bound and the grid has one point."""
+        """Return an environment in which nothing is bound and the grid has one point."""
         env: Environment = [None] * self.size
         env[GRID] = (1,) * self.rank
         return env
@@ -56,7 +56,7 @@ class LockstepCompiler(Statements, GridElements):
         self.facts.several_masks.add(buffer)
 
     def grid(self, loop: t.For) -> bool:
-        """Whether a loop becomes an axis of the grid."""
+        """Return whether a loop becomes an axis of the grid."""
         return loop not in self.in_order and self.facts.candidate(loop)
 
     # --- control ---------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class LockstepCompiler(Statements, GridElements):
         return GridNest(level, axes, starts, extents, slots, where, above, body, statements(level.body), self).run
 
     def _together(self, s: t.For) -> list[t.For]:
-        """A loop of the grid and those right inside of it that run at once with it."""
+        """Return a loop of the grid and the loops directly inside it that run at once with it."""
         loops = [s]
         while True:
             below = loops[-1].body
@@ -142,7 +142,9 @@ class LockstepCompiler(Statements, GridElements):
         return run
 
     def begun(self, s: t.Async) -> Execute:
-        """A copy that arrives at once; what may happen before it is waited for is known one by one only."""
+        """Run an asynchronous copy at once. With shadow memory, raise `NeedsOrder`: only the slow mode checks copies in
+        flight.
+        """
         if self.settings.shadow:
             raise NeedsOrder("copies are under way")
         return self.stmt(s.body)
@@ -155,11 +157,11 @@ class LockstepCompiler(Statements, GridElements):
     # --- storage and blocks ----------------------------------------------------------------------------------------
 
     def fresh(self, size: int, dtype: x.DType) -> np.ndarray:
-        """Storage in which nothing was written yet."""
+        """Return storage that was not written yet."""
         return poison(size, dtype, self.domain)
 
     def allocation(self, buffer: t.Buffer) -> Callable[[Environment], GridView]:
-        """Fresh storage, one copy for each point of the grid."""
+        """Compile the allocation of a buffer, with one copy for each point of the grid."""
         dims, strides = [self.expr(d) for d in buffer.shape], [self.expr(d) for d in buffer.strides]
         offset, shadow = self.expr(buffer.elem_offset), self.settings.shadow
 
@@ -233,7 +235,7 @@ class LockstepCompiler(Statements, GridElements):
         return run
 
     def _match(self, m: t.MatchBufferRegion) -> Execute:
-        """Bind a buffer to a region; one with another origin at each point has an array as offset."""
+        """Bind a buffer to a region. If the origin differs between points, the offset is an array."""
         source = self.slot(m.source.buffer)
         starts, extents = [self.expr(r.start) for r in m.source.region], [self.expr(r.extent) for r in m.source.region]
         unify: list[tuple[x.Expr, Callable[[GridView], Any], Evaluate | None, int]] = []

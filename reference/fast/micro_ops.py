@@ -1,9 +1,9 @@
-"""Micro-ops of the accelerator, many at once, with the meaning of one after the other.
+"""Run many micro-ops of the accelerator at once, with the same result as one after the other.
 
-GEMM adds products to registers, and sums that wrap may be taken in any order. ALU changes a register at a time: what a
-register becomes depends on its own earlier values, and on registers that may have changed before. So micro-ops go in
-*waves*, the k-th change of each register in the k-th wave; where one reads a register that another one changes, they
-go one by one.
+GEMM adds products to registers, and sums that wrap may be computed in any order. An ALU instruction changes one
+register at a time, and the new value depends on earlier values of this and other registers. So its micro-ops run in
+*waves*: the k-th change of each register is in the k-th wave. If one reads a register that another one changes, they
+run one by one.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ Array = np.ndarray[Any, Any]
 
 
 def wrapped(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Integers cut to the low bits of a dtype, in two's complement."""
+    """Reduce integers to the low bits of a dtype, in two's complement."""
     return values.astype(np.int64).astype(dtype)
 
 
 def multiply_add(acc: Array, inp: Array, wgt: Array, dst: Array, src: Array, weights: Array) -> None:
     """`acc[dst] += inp[src] @ wgt[weights].T` for all three indices in parallel, in place.
 
-    Micro-ops of registers that use the same weights in the same order are one product of matrices, in float64: a sum of
-    products of 16 bits is an integer below 2**53 there, so it is exact.
+    Registers that use the same weights in the same order are computed by one float64 matrix product. Its sums of 16-bit
+    products are integers below 2**53, so they are exact.
     """
     if not len(dst):
         return
@@ -45,7 +45,7 @@ def multiply_add(acc: Array, inp: Array, wgt: Array, dst: Array, src: Array, wei
 
 
 def _product(acc: Array, inp: Array, wgt: Array, registers: Array, sources: Array, row: Array) -> None:
-    """Registers that use the same weights `row`; `sources` has a line of indices for each register."""
+    """Multiply for registers that use the same weights `row`; `sources` has a row of indices for each register."""
     members, count = sources.shape
     batch, block_in = inp.shape[1:]
     matrix = wgt[row].astype(np.float64).transpose(0, 2, 1).reshape(count * block_in, -1)
@@ -55,7 +55,9 @@ def _product(acc: Array, inp: Array, wgt: Array, registers: Array, sources: Arra
 
 
 def apply(acc: Array, operation: Callable[[Array, Array], Array], dst: Array, src: Array | None, second: int) -> None:
-    """`acc[dst] = operation(acc[dst], acc[src])` for each micro-op in turn, in place; without `src` with `second`."""
+    """`acc[dst] = operation(acc[dst], acc[src])` for each micro-op in turn, in place; `second` replaces a missing
+    `src`.
+    """
     if not len(dst):
         return
     if src is not None and _reads_what_changes(dst, src, len(acc)):
@@ -73,18 +75,18 @@ def apply(acc: Array, operation: Callable[[Array, Array], Array], dst: Array, sr
 
 
 def _reads_what_changes(dst: Array, src: Array, depth: int) -> bool:
-    """Whether a micro-op may read, as its second operand, a register that another micro-op changes."""
+    """Return whether a micro-op may read, as its second operand, a register that another micro-op changes."""
     changed = np.bincount(dst, minlength=depth)
     own = src == dst
     return bool((changed[src] > own).any())
 
 
 def shifted(values: Array, by: Array) -> Array:
-    """Arithmetic shift right, or to the left by a negative number; further than 63 bits is all bits."""
+    """Shift right arithmetically, or left by a negative amount; shifts by more than 63 bits count as 63."""
     amount = np.clip(np.abs(by), 0, 63)
     return np.where(by >= 0, values >> amount, values << amount)
 
 
 def signed(values: Array, bits: int) -> Array:
-    """The low bits as a signed number."""
+    """Return the low bits as a signed number."""
     return ((values + (1 << (bits - 1))) & ((1 << bits) - 1)) - (1 << (bits - 1))

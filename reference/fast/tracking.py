@@ -1,9 +1,9 @@
-"""The proof, at run time, that iterations which were run all at once were independent.
+"""Check during a run that iterations which are run all at once are independent.
 
-A level is a nest of loops that the fast mode runs together. Every point of its grid has a number, and for each element
-of a memory that the level writes we keep the number of the last writer and the least and largest number of its readers
-in this execution. Another point's access to a written element, or a write to an element that another point read, is a
-`Conflict`: it names the outermost loop in which the two points differ, and that loop is then run in order instead.
+A level is a nest of loops that the fast mode runs together. Every point of its grid has a number. For each element of a
+memory that the level writes, we keep the number of the last writer, and the smallest and largest number of its readers,
+in this execution. If another point accesses a written element, or writes an element that another point has read, this
+is a `Conflict`. It names the outermost loop in which the two points differ; that loop is then run in order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Conflict(Exception):
 
 
 class SeveralMasks(Exception):
-    """A buffer is accessed under different conditions: each execution of a level has to verify it anew."""
+    """A buffer is accessed under different conditions, so each execution of a level must verify it again."""
 
     def __init__(self, buffer: t.Buffer) -> None:
         super().__init__(buffer.name)
@@ -33,9 +33,9 @@ class SeveralMasks(Exception):
 
 
 class Track:
-    """For one memory and one level: the last writer and the range of readers of each element; 0 for nobody yet.
+    """The last writer and the range of readers of each element, for one memory and one level; 0 means nobody yet.
 
-    Zeros take no memory before they are touched, and most elements of a large storage never are.
+    Zeros use no memory before they are first accessed, and most elements of a large storage never are.
     """
 
     __slots__ = ("high", "low", "owner")
@@ -52,7 +52,7 @@ class Track:
 
 
 class Counter:
-    """Hands out numbers from 1 on for points; never the same twice in a run, so that old tracks need no clearing."""
+    """Gives numbers to points, from 1 on and never the same twice in a run, so old tracks need not be cleared."""
 
     __slots__ = ("next",)
 
@@ -66,35 +66,35 @@ class Counter:
 
 
 class Execution:
-    """One execution of a level: the points that run now, numbered from `base`."""
+    """One execution of a level; its points are numbered from `base`."""
 
     __slots__ = ("base", "extents", "ids", "loops", "verified", "whole")
 
     def __init__(self, base: int, loops: list[t.For], extents: list[int]) -> None:
         self.base, self.loops, self.extents = base, loops, extents
         self.ids: np.ndarray = np.zeros(1, np.int64)
-        # For (level, buffer): the masks at whose points each element was shown to be touched by one point; None: all.
+        # (level, buffer) -> masks for which it was shown that only one point accesses each element; None: all points.
         self.verified: dict[tuple[Any, t.Buffer], list[Any]] = {}
         self.whole = True  # all points of the level run together, not in parts
 
     def advance(self, counter: Counter) -> None:
-        """All points met at a barrier: what they did before it conflicts with nothing after it."""
+        """Renumber all points after a barrier, so that earlier accesses do not conflict with later ones."""
         base = counter.take(math.prod(self.extents))
         self.ids = self.ids + (base - self.base)
         self.base = base
         self.verified.clear()
 
     def knows(self, key: tuple[Any, t.Buffer], mask: Any) -> bool:
-        """Whether elements are known not to be shared by points of this mask."""
+        """Return whether it is known that the points of this mask share no elements."""
         for one in self.verified.get(key, ()):
             if one is None or (mask is not None and one.shape == mask.shape and (one == mask).all()):
                 return True
         return False
 
     def learn(self, key: tuple[Any, t.Buffer], mask: Any, inner: bool) -> None:
-        """Remember what was verified, here or (`inner`) in one execution of a level inside.
+        """Remember a verified mask, from this level or (`inner`) from one execution of an inner level.
 
-        Another execution inside starts without marks, so there a second mask would not be held against the first.
+        Another inner execution starts without marks, so a second mask there would not be checked against the first.
         """
         masks = self.verified.setdefault(key, [])
         if inner and masks:
@@ -103,7 +103,7 @@ class Execution:
             masks.append(mask)
 
     def loop_between(self, one: int, other: int) -> t.For:
-        """The outermost loop in which two points differ."""
+        """Return the outermost loop in which two points differ."""
         a, b = one - self.base, other - self.base
         step = math.prod(self.extents)
         for loop, extent in zip(self.loops, self.extents, strict=False):
@@ -114,7 +114,7 @@ class Execution:
         return self.loops[-1]
 
     def _points(self, offsets: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Element and point of each access, in the order of the points."""
+        """Return the element and the point of each access, in the order of the points."""
         places = np.asarray(offsets)
         if mask is None:
             where, who = np.broadcast_arrays(places, self.ids)
@@ -128,7 +128,7 @@ class Execution:
             raise Conflict(self.loop_between(int(others[first]), int(who[first])))
 
     def own(self, track: Track, offsets: Any, mask: Any) -> None:
-        """No element may be touched by two points."""
+        """Refuse an element that two points access."""
         where, who = self._points(offsets, mask)
         prior = track.owner.take(where)
         self._refuse((prior >= self.base) & (prior != who), prior, who)
@@ -137,7 +137,7 @@ class Execution:
         self._refuse(last != who, last, who)
 
     def read(self, track: Track, offsets: Any, mask: Any) -> None:
-        """No element may be read that another point wrote."""
+        """Refuse a read of an element that another point wrote."""
         where, who = self._points(offsets, mask)
         prior = track.owner.take(where)
         self._refuse((prior >= self.base) & (prior != who), prior, who)
@@ -145,12 +145,12 @@ class Execution:
         highest = high.take(where)
         fresh = highest < self.base
         least = np.where(fresh, who, np.minimum(low.take(where), who))
-        # Points come in ascending order: of several readers of one element the last assignment is the largest.
+        # Points are in ascending order, so the last of several assignments for an element is the largest reader.
         high[where] = np.where(fresh, who, np.maximum(highest, who))
         low[where[::-1]] = least[::-1]
 
     def write(self, track: Track, offsets: Any, mask: Any) -> None:
-        """No element may be written that another point wrote or read."""
+        """Refuse a write to an element that another point wrote or read."""
         where, who = self._points(offsets, mask)
         if track.high is not None and track.low is not None:
             for bound in (track.high, track.low):

@@ -1,7 +1,7 @@
-"""Shuffles of the fast mode: all lanes of all warps at once, where all of them take part.
+"""Shuffles of the fast mode: all lanes of all warps at once, if all of them take part.
 
-Anything else (a mask that leaves lanes out of those that are here, lanes beyond the block) is the slow mode's, whose
-errors name the lane.
+Other cases (a mask that leaves out active lanes, or lanes beyond the block) are left to the slow mode, whose errors
+name the lane.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .grid_elements import NeedsOrder
 
 
 def shuffle(e: x.Call, axes: Sequence[t.For], args: Sequence[Evaluate]) -> Evaluate:
-    """The values that the lanes get, at all points of a grid whose axes are `axes`."""
+    """Compile a shuffle to a function that returns the values of all lanes, at all points of a grid with these axes."""
     threads = sorted((str(loop.thread), k) for k, loop in enumerate(axes) if str(loop.thread).startswith("threadIdx"))
     places = [k for _, k in reversed(threads)]  # the numbers of threads count along x fastest
     if not places or e.op == "tvm_warp_activemask":
@@ -35,7 +35,7 @@ def shuffle(e: x.Call, axes: Sequence[t.For], args: Sequence[Evaluate]) -> Evalu
             raise NeedsOrder(f"{e}: not all threads of a block")
 
         def flat(array: Any) -> np.ndarray:
-            """The values of the threads of each block in a row."""
+            """Return the values of the threads of each block in a row."""
             whole = np.broadcast_to(np.asarray(array), (*grid, 1))[..., 0]
             moved = np.moveaxis(whole, places, range(-len(places), 0))
             return moved.reshape(*moved.shape[: len(grid) - len(places)], total)

@@ -1,1 +1,1 @@
-"""Do two programs mean the same? Modes of comparison, inputs, verdicts, counterexamples made small."""
+"""Decide whether two programs mean the same: modes of comparison, inputs, verdicts, and small counterexamples."""

@@ -1,4 +1,4 @@
-"""The two programs of one check, and what its modes share: inputs, runs, comparisons."""
+"""The two programs of one check, with the inputs, runs and comparisons that its modes share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Undefined(Exception):
-    """`after` does something undefined on inputs on which `before` does not."""
+    """`after` does something undefined on inputs on which `before` is defined."""
 
     def __init__(self, error: ExecutionError, inputs: Sequence[Any]) -> None:
         super().__init__(str(error))
@@ -47,7 +47,7 @@ class Undefined(Exception):
 
 @dataclass
 class Facts:
-    """What is to know of two programs beside their runs, each found when it is first asked for.
+    """Facts about two programs that do not depend on runs, each computed on first use.
 
     `dimensions` are the names that have a size.
     """
@@ -60,43 +60,45 @@ class Facts:
 
     @cached_property
     def parameters(self) -> list[Parameter]:
-        """The parameters of `before`; the other's differ in names at most."""
+        """The parameters of `before`; those of `after` differ at most in their names."""
         return parameters(self.before)
 
     @cached_property
     def looks_at_order(self) -> bool:
-        """Whether one of the programs compares its data: inputs of one sign then show more."""
+        """Return whether one of the programs compares its data; then inputs of one sign show more."""
         return any(map(looks_at_order, (self.before, self.after)))
 
     @cached_property
     def compared(self) -> frozenset[int]:
-        """The places of the parameters that flow into a comparison, a maximum or a minimum of one of the programs."""
+        """The positions of the parameters that flow into a comparison, a maximum or a minimum of one of the
+        programs.
+        """
         flows = ((Flow(one), compared(one)) for one in (self.before, self.after))
         return frozenset(k for flow, operands in flows for k in flow.into_values(operands).parameters)
 
     @cached_property
     def landmarks(self) -> frozenset[Fraction]:
-        """The numbers at which one of the programs may change its ways."""
+        """The numbers at which one of the programs may change its behaviour, such as constants in comparisons."""
         return hint(lambda: landmarks(self.before) | landmarks(self.after), frozenset())
 
     @cached_property
     def coverages(self) -> tuple[Coverage, Coverage]:
-        """Which sides of their comparisons and clips the two programs took so far."""
+        """The sides of comparisons and clips that each of the two programs took so far."""
         return coverage_of(self.before), coverage_of(self.after)
 
     @property
     def open(self) -> bool:
-        """Whether a comparison has a side that no input took, or no input made its operands equal."""
+        """Return whether no input took one side of some comparison, or made its operands equal."""
         return any(one.open_sites(equality=True) for one in self.coverages)
 
     @property
     def covered(self) -> bool:
-        """Whether both took every side of what they reached."""
+        """Return whether both programs took both sides of each comparison that they reached."""
         return all(one.complete for one in self.coverages)
 
     @cached_property
     def compares(self) -> bool:
-        """Whether one of them decides something by an order, so that equal elements may make a difference."""
+        """Return whether one of the programs decides something by an order, so that equal elements may matter."""
         return any(decides(n) for one in (self.before, self.after) for n in nodes(one))
 
     @cached_property
@@ -109,7 +111,7 @@ class Facts:
 
     @cached_property
     def reached(self) -> dict[int, frozenset[Fraction]]:
-        """For each parameter, by its place, the values that lead to a site, whatever the others hold."""
+        """The values of each parameter, by position, that lead to a site whatever the other parameters are."""
         values: dict[int, frozenset[Fraction]] = {}
         for s in self._solutions[0]:
             if s.values and not s.ground:
@@ -118,7 +120,9 @@ class Facts:
 
     @cached_property
     def probes(self) -> list[Solution]:
-        """What leads to a site where the others hold 0 or 1; of the two programs in turn, equal ones once."""
+        """The inputs that lead to a site if the other parameters are 0 or 1; from both programs in turn, without
+        duplicates.
+        """
         met: dict[tuple[int, Ground], frozenset[Fraction]] = {}
         for s in self._solutions[0]:
             if s.ground:
@@ -127,59 +131,61 @@ class Facts:
 
     @cached_property
     def poles(self) -> list[Solution]:
-        """What makes the floats of one of them overflow, or is where its functions are not defined."""
+        """The inputs for which floats of one program overflow, or for which its functions are undefined."""
         return self._solutions[1]
 
     @cached_property
     def hashes(self) -> set[str]:
-        """The functions in the two programs of which the field mode knows no laws."""
+        """The functions in the two programs that the field mode treats as hashes."""
         return functions(self.before) | functions(self.after)
 
     @cached_property
     def converts(self) -> bool:
-        """Whether one of them makes floats of integers, or integers of floats."""
+        """Return whether one of the programs converts integers to floats, or floats to integers."""
         return any(isinstance(n, x.Cast) and n.value.dtype.is_float != n.dtype.is_float
                    for one in (self.before, self.after) for n in nodes(one))  # fmt: skip
 
     @cached_property
     def classifies(self) -> bool:
-        """Whether one of them asks whether a float is NaN or infinite: then it has a meaning for these."""
+        """Return whether one of the programs tests whether a float is NaN or infinite; then such inputs have a meaning
+        for it.
+        """
         return any(classifies(n) for one in (self.before, self.after) for n in nodes(one))
 
     @cached_property
     def multiplies(self) -> bool:
-        """Whether products of one of them may overflow, and not only its sums."""
+        """Return whether products of one of the programs may overflow, and not only sums."""
         return any(may_multiply(n) for one in (self.before, self.after) for n in nodes(one))
 
     @cached_property
     def intricate(self) -> bool:
-        """Whether one of them may hide something where several conditions hold at once, or several inputs meet."""
+        """Return whether a difference may need several conditions at once, or several inputs together."""
         from .inputs.steering import intricate
 
         return intricate(self.before) or intricate(self.after) or not self.covered
 
     @cached_property
     def points(self) -> bool:
-        """Whether in one of the programs data may be part of an index."""
+        """Return whether in one of the programs data may be part of an index."""
         return points(self.before) or points(self.after)
 
     @cached_property
     def withheld(self) -> frozenset[str]:
-        """The parameters that may say how often a loop runs: with large integers in them it would never end."""
+        """The parameters that may decide how often a loop runs; large integers in them would make it endless."""
         sized = [one for one in (self.before, self.after) if sized_by_data(one, self.dimensions)]
         places = {k for one in sized for k in Flow(one).into_extents().parameters}
         return frozenset(self.parameters[k].name for k in places)
 
     @cached_property
     def rounded(self) -> str:
-        """Which rounding differs by the text of the programs, as text."""
+        """A text about a rounding that differs between the programs' texts; "" if there is none."""
         return unlike(self.before, self.after)
 
     @cached_property
     def integral(self) -> frozenset[str]:
-        """The integer outputs that never are floats which may round in two ways: they are made of integers.
+        """The integer outputs that never were floats with two possible roundings: they are made of integers.
 
-        On the way they may have been floats, but not both programs compute with these.
+        They may have been floats temporarily, but not in computations of both programs.
         """
         casts = any(isinstance(n, x.Cast) and n.value.dtype.is_float and not n.dtype.is_float
                     for one in (self.before, self.after) for n in nodes(one))  # fmt: skip
@@ -203,12 +209,11 @@ class Facts:
 
 @dataclass
 class Case:
-    """Two programs with the same parameters. `given` are inputs of the caller, None: the modes draw their own.
+    """Two programs with the same parameters. `given` are inputs of the caller; with None, the modes draw inputs.
 
-    `sizes` holds a size for every symbolic dimension, `open_sizes` those that the caller left open; cases that differ
-    in these have the same `shared_facts`.
-    With `shadow`, runs on plain arrays are watched for undefined behaviour; `watched` tells that both programs had such
-    a run.
+    `sizes` holds a size for every symbolic dimension, and `open_sizes` the ones that the caller left open. Cases that
+    differ only in sizes have the same `shared_facts`. With `shadow`, runs on plain arrays are checked for undefined
+    behaviour; `watched` tells whether both programs had such a run.
     """
 
     before: Program
@@ -223,28 +228,28 @@ class Case:
     brief: bool = False  # only what every mode does first: these sizes are large
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Case:
-        """The same programs where open dimensions have other sizes."""
+        """Return the same case with other sizes for open dimensions."""
         every, left_open = {**self.sizes, **sizes}, {**self.open_sizes, **sizes}
         return Case(self.before, self.after, self.seed, every, None, self.shadow, left_open, self.facts)
 
     @cached_property
     def facts(self) -> Facts:
-        """What the programs say whatever the sizes."""
+        """The facts about the programs that do not depend on sizes."""
         return self.shared_facts or Facts(self.before, self.after, frozenset(self.sizes))
 
     @property
     def parameters(self) -> list[Parameter]:
-        """The parameters of `before`; the other's differ in names at most."""
+        """The parameters of `before`; those of `after` differ at most in their names."""
         return self.facts.parameters
 
     @cached_property
     def rounded(self) -> str:
-        """Which rounding differs, as text. Where both round alike, error bounds say how far they may lie apart."""
+        """A text about a rounding that differs; "" if both programs round alike, so that error bounds apply."""
         return self.facts.rounded or hint(lambda: elsewhere(self), "")
 
     @property
     def judges_chosen(self) -> bool:
-        """Whether modes choose inputs of their own beside the first: none are given, and these sizes are small."""
+        """Return whether modes choose further inputs: none are given, and the sizes are small."""
         return self.fixed_inputs is None and not self.brief
 
     @cached_property
@@ -256,13 +261,15 @@ class Case:
 
     @cached_property
     def elements(self) -> Elements | None:
-        """Elements of the outputs that formulas tell, where such are asked for; None where they tell none."""
+        """The elements of the outputs that formulas describe; None if there are none."""
         from .inputs.steering import elements
 
         return hint(lambda: elements(self), None)
 
     def exact_inputs(self) -> list[Any]:
-        """Inputs on which `before` does not round; `Unsupported` where there are none, or others are given."""
+        """Return inputs on which `before` does not round; raises `Unsupported` if there are none, or if inputs were
+        given.
+        """
         if self.fixed_inputs is not None:
             raise Unsupported("exact mode: inputs were given")
         if isinstance(self._exact, Unsupported):
@@ -270,7 +277,7 @@ class Case:
         return self._exact
 
     def inputs(self) -> Sequence[Any]:
-        """What concrete inputs there are: those given, exact ones, else random floats."""
+        """Return concrete inputs: the given ones, else exact ones, else random floats."""
         if self.fixed_inputs is not None:
             return self.fixed_inputs
         try:
@@ -279,20 +286,24 @@ class Case:
             return random_inputs(self.before, self.seed, self.sizes)
 
     def run_before(self, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """The arguments after a run of `before`, whose undefined actions are errors: there is nothing to compare."""
+        """Run `before` and return its arguments. Undefined behaviour raises its error: then there is nothing to compare
+        with.
+        """
         args = copies(inputs)
         with self.bounded():
             execute(self.before, args, self.shadow, self.sizes, coverage=self.facts.coverages[0], **options)
         return args
 
     def bounded(self) -> AbstractContextManager[None]:
-        """A bound in steps for runs of `before` if it has a `while`, which may have no end on chosen inputs."""
+        """Return a context that limits the steps of `before` if it has a `while`, which may be endless on chosen
+        inputs.
+        """
         return limited(RUN) if deciding(self.before) else nullcontext()
 
     def run_after(self, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """The arguments after a run of `after`; raises `Undefined`, which the check turns into a verdict.
+        """Run `after` and return its arguments. Raises `Undefined`, which the check turns into a verdict.
 
-        If `before` is undefined on these inputs as well, its `ExecutionError` is raised.
+        If `before` is also undefined on these inputs, its `ExecutionError` is raised.
         """
         args = copies(inputs)
         try:
@@ -305,7 +316,7 @@ class Case:
 
     def compare(self, mode: str, inputs: Sequence[Any], first: Sequence[Any], second: Sequence[Any],
                 accept: Callable[[Parameter, np.ndarray, np.ndarray], bool] | None = None) -> Verdict:  # fmt: skip
-        """The outputs of two runs: equal values, and NaN equal to NaN; `accept` may say that a difference is none."""
+        """Compare the outputs of two runs; NaN equals NaN. `accept` may accept a difference."""
         for p, a, b in zip(self.parameters, first, second, strict=True):
             if not p.written:
                 continue

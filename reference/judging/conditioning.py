@@ -1,7 +1,7 @@
-"""Which values of a graph float32 determines at all, found by running it in float64 as well.
+"""Find the values of a graph that float32 determines at all, by also running it in float64.
 
 A softmax of logits of a million turns a relative error of 1e-7, which any order of summation may have, into another
-answer. Comparing such outputs says nothing about a compiler; the values in front of them do.
+result. Comparing such outputs says nothing about a compiler; comparing the values before them does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WIDER = {"float32": "float64", "float16": "float64", "bfloat16": "float64"}
 
 
 def in_float64(graph: Graph) -> Graph:
-    """The graph with every float computed in float64; integers and bools stay. Takes graphs before fusion."""
+    """Return the graph with every float computed in float64; integers and bools stay. The graph must not be fused."""
     new: dict[Value, Value] = {}
 
     def widened(value: Value) -> Value:
@@ -45,10 +45,10 @@ def in_float64(graph: Graph) -> Graph:
 def determined_outputs(
     graph: Graph, inputs: Mapping[str, Any], tolerance: float, listeners: Sequence[Listener] = ()
 ) -> tuple[Value, ...]:
-    """The outputs, each that float32 does not determine replaced by the nearest value in front of it that it does.
+    """Return the outputs, but replace each that float32 does not determine by the nearest earlier value that it does.
 
-    A value counts as determined when the float32 and the float64 interpreter agree to `tolerance` of its largest
-    element. Values without a float producer (an input, say) end the search.
+    A value counts as determined if the float32 and the float64 interpreter agree to `tolerance` of its largest element.
+    The search ends at values without a float producer, such as inputs.
     """
     single = evaluate(graph, inputs, listeners=listeners)
     wide_graph = in_float64(graph)
@@ -68,7 +68,7 @@ def determined_outputs(
 
 
 def _apart(single: np.ndarray, double: np.ndarray) -> float:
-    """The largest difference as a part of the largest element; infinite where one of them is not finite."""
+    """Return the largest difference relative to the largest element; infinite if one of them is not finite."""
     if not is_floating(single.dtype) or not single.size:
         return 0.0
     if not (np.isfinite(single).all() and np.isfinite(double).all()):

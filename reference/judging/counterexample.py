@@ -1,4 +1,4 @@
-"""A difference as a Python file that runs and shows it: both programs, the arguments, and what each makes of them."""
+"""Write a difference as a Python file that runs and shows it: both programs, the arguments, and the two results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEW = 64  # elements up to which those that differ from most others are set one 
 
 
 def script(verdict: Any) -> str:
-    """The file. `InputError` for a verdict that is equal, or whose programs are not known."""
+    """Return the text of the file; raises `InputError` for an equal verdict, or one whose programs are not known."""
     if verdict.equal or verdict.programs is None:
         raise InputError("only the verdict of a check that found a difference prints as a program")
     before, after = verdict.programs
@@ -37,7 +37,7 @@ def script(verdict: Any) -> str:
 
 
 def _shows(verdict: Any) -> bool:
-    """Whether plain runs on the inputs differ; modes that give floats another meaning may see more."""
+    """Return whether plain runs on the inputs differ; modes with another meaning of floats may see more differences."""
     names = [p.name for p in parameters(verdict.programs[0])]
     results: list[Any] = []
     for program in verdict.programs:
@@ -76,7 +76,7 @@ def _runs(verdict: Any) -> list[str]:
 
 
 def _checks(verdict: Any) -> list[str]:
-    """Ask the oracle again: the difference is one that it sees and a plain run does not."""
+    """Return lines that call `reference.check` again, for a difference that a plain run does not show."""
     modes = "" if verdict.mode == "signature" else f"modes={verdict.mode!r}, "
     return [f"print(reference.check(before, after, {modes}seed={verdict.seed}, sizes={_sizes(verdict.sizes)}))"]
 
@@ -94,7 +94,7 @@ def _program(name: str, program: Program) -> list[str]:
 
 
 def _argument(name: str, parameter: str, value: Any) -> list[str]:
-    """The statements that make an argument."""
+    """Return the statements that make an argument."""
     note = f"  # {parameter}"
     if not isinstance(value, np.ndarray):
         kind = f"np.{value.dtype}({value.item()!r})" if isinstance(value, np.generic) else repr(value)
@@ -115,7 +115,7 @@ def _uniform(array: np.ndarray) -> bool:
 
 
 def _equal(array: np.ndarray, value: Any) -> np.ndarray:
-    """Where elements are this one: bit by bit, but any NaN for another."""
+    """Return where elements equal this value: bit by bit, but all NaNs are equal."""
     same = (array == value) & (np.signbit(array) == np.signbit(value) if is_floating(array.dtype) else True)
     return np.asarray(same | ((array != array) & (value != value)))
 

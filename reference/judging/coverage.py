@@ -1,8 +1,8 @@
-"""Which sides of comparisons and clips the inputs of a check took: `Coverage`, filled by watched runs.
+"""Record which sides of comparisons and clips the inputs of a check took: `Coverage`, filled during runs.
 
-A verdict is about the inputs that were tried. Where a comparison of data held everywhere, or a clip never clipped,
-nothing was seen of the other side, and the verdict says so. Runs of `reference.check` on plain numbers are watched in
-the fast mode; what nobody watched is not reported.
+A verdict is about the inputs that were tried. If a comparison of data was always true, or a clip never clipped, the
+check saw nothing of the other side, and the verdict says so. The runs of `reference.check` on plain numbers are watched
+in the fast mode; anything that was not watched is not reported.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _DIVISIONS = (x.Div, x.Mod, x.FloorDiv, x.FloorMod)
 
 
 class Coverage:
-    """For each comparison and clip that was evaluated, the sides that it took: bits, 1 for no, 2 for yes.
+    """The sides that each evaluated comparison and clip took, as bits: 1 for no, 2 for yes.
 
-    A comparison takes a side by its result, a maximum or minimum by whether its constant is the result. While it is
-    `measured`, each run also tells how near the operands came to each other, and whether they were equal; and of an
-    integer that is divided by a constant, or shifted, how far it was from a multiple, and whether it was one.
+    The side of a comparison is its result; the side of a maximum or minimum is whether its constant is the result.
+    Inside `measured`, each run also records how close the operands came to each other, and whether they were equal. For
+    an integer that is divided by a constant, or shifted, it records how far it was from a multiple.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Coverage:
 
     @contextmanager
     def measured(self) -> Iterator[dict[x.Expr, float]]:
-        """The least difference of the operands of each comparison, with its sign, in the runs inside."""
+        """Give the smallest signed difference of the operands of each comparison, in the runs inside a `with` block."""
         self.gaps = {}
         try:
             yield self.gaps
@@ -57,7 +57,7 @@ class Coverage:
             self.gaps = None
 
     def measure(self, site: x.Expr, first: Value, second: Value, mask: Any) -> None:
-        """Note how far two operands are apart at the points of a mask."""
+        """Record how far apart two operands are, at the points of a mask."""
         assert self.gaps is not None
         with np.errstate(all="ignore"):
             apart = np.atleast_1d(np.asarray(first, np.float64) - np.asarray(second, np.float64))
@@ -69,7 +69,7 @@ class Coverage:
             self.sides[site] |= EQUAL
 
     def measure_multiple(self, site: x.Expr, dividend: Value, divisor: int, mask: Any) -> None:
-        """Note how far dividends are from multiples of a divisor, 0 left out, at the points of a mask."""
+        """Record how far dividends are from nonzero multiples of a divisor, at the points of a mask."""
         values = np.atleast_1d(np.asarray(dividend, np.int64))
         if mask is not None:
             shape = np.broadcast_shapes(values.shape, np.shape(mask))
@@ -90,15 +90,17 @@ class Coverage:
         return least
 
     def taken(self, site: x.Expr) -> int:
-        """The bits of a comparison, clip or division."""
+        """Return the bits of a comparison, clip or division."""
         return self.multiples[site] if site in self.multiples else self.sides[site]
 
     def open_divisions(self) -> list[Any]:
-        """The divisions of which no dividend was a multiple below zero, or none was above."""
+        """Return the divisions whose dividend was never a multiple below zero, or never one above."""
         return [site for site, sides in self.multiples.items() if sides != BOTH]
 
     def open_sites(self, equality: bool) -> list[Any]:
-        """The comparisons and clips of which a side was not taken; with `equality` also those that met no equality."""
+        """Return the comparisons and clips with a side that was not taken; with `equality`, also those never at
+        equality.
+        """
         missing = [site for site, sides in self.sides.items() if sides & BOTH not in (0, BOTH)]
         if equality:
             missing += [site for site, sides in self.sides.items() if sides == BOTH and isinstance(site, _ORDERS)]
@@ -117,17 +119,17 @@ class Coverage:
             self.sides[site] |= (2 if yes else 0) | (1 if yes < condition.size else 0)
 
     def forget(self) -> None:
-        """Begin anew: nothing was taken."""
+        """Reset: no side was taken."""
         self.sides.update(dict.fromkeys(self.sides, 0))
         self.multiples = {site: _no_multiple(site) for site in self.multiples}
 
     @property
     def complete(self) -> bool:
-        """Whether every place took both sides."""
+        """Return whether each comparison and clip took both sides."""
         return all(sides & BOTH in (0, BOTH) for sides in self.sides.values())
 
     def never(self) -> list[str]:
-        """The sides that were never taken, as text."""
+        """Return the sides that were never taken, as text."""
         texts: dict[str, None] = {}
         for site, sides in self.sides.items():
             if sides & BOTH in (1, 2):
@@ -142,7 +144,7 @@ def _side_text(site: x.Expr, yes: bool) -> str:
 
 
 def coverage_of(program: Any) -> Coverage:
-    """A coverage that remembers nothing: the same one for a function each time, as compiled code reports to it."""
+    """Return a reset coverage of the program; it is always the same object, because compiled code reports to it."""
     if not isinstance(program, t.PrimFunc | t.IRModule):
         return Coverage()
     coverage = _KNOWN.setdefault(program, Coverage())
@@ -154,7 +156,7 @@ _KNOWN: WeakKeyDictionary[t.PrimFunc | t.IRModule, Coverage] = WeakKeyDictionary
 
 
 def watched(kind: type[Compiler], coverage: Coverage | None) -> type[Compiler]:
-    """The compiler class whose code reports to a coverage; the class itself without one."""
+    """Return the compiler class whose code reports to a coverage; without a coverage, the class itself."""
     if coverage is None:
         return kind
     return type(f"Watched{kind.__name__}", (Watching, kind), {"coverage": coverage})
@@ -212,7 +214,7 @@ class Watching(GridCompiler):
 
 
 def _divisor(e: Any) -> int:
-    """The constant of at least 2 by which an operation divides an integer of data; 0 for any other."""
+    """Return the constant, at least 2, by which an operation divides an integer of data; 0 for any other operation."""
     if isinstance(e, x.Call) and e.op == "shift_right":
         dividend, amount = e.args
         divisor = 1 << amount.value if isinstance(amount, x.IntImm) and 0 <= amount.value < 62 else 0
@@ -224,18 +226,20 @@ def _divisor(e: Any) -> int:
 
 
 def _no_multiple(e: Any) -> int:
-    """The bits of a division before any run: an unsigned number is never below zero."""
+    """Return the initial bits of a division; an unsigned number is never below zero."""
     return BELOW if e.dtype.kind == "uint" else 0
 
 
 def _clipping(e: Any) -> Callable[[Value, Value], Value]:
-    """Whether the constant of a maximum or minimum is the result, and the other operand is not."""
+    """Return a function that tells whether the constant of a maximum or minimum is the result, and not the other
+    operand.
+    """
     least = isinstance(e, x.Min) != (not _reads(e.a))
     return (lambda a, b: a > b) if least else (lambda a, b: a < b)
 
 
 def is_site(e: x.BinaryOp) -> bool:
-    """Whether a node compares data, or clips it at a constant."""
+    """Return whether a node compares data, or clips data at a constant."""
     if not isinstance(e, (*_CLIPS, *_COMPARISONS)):
         return False
     both = _reads(e.a), _reads(e.b)

@@ -1,4 +1,4 @@
-"""Do two programs mean the same? `check` looks at both in several modes, each a file of `reference.judging.modes`."""
+"""`check` decides whether two programs mean the same, in several modes (files of `reference.judging.modes`)."""
 
 from __future__ import annotations
 
@@ -121,7 +121,9 @@ def check(
 
 
 def _require_a_comparison(modes: Sequence[str], ran: Mapping[str, Verdict], refused: Mapping[str, str]) -> None:
-    """`Unsupported` if all modes that were to compare values refused: that nothing was undefined shows no equality."""
+    """Raise `Unsupported` if all modes that compare values refused: the absence of undefined behaviour is no
+    equality.
+    """
     available = known_modes()
     comparing = any(available[name].compares for name in modes)
     if not ran or (comparing and not any(available[name].compares for name in ran)):
@@ -139,7 +141,7 @@ def _in_place(
     before: Program, after: Program, seed: int, tried: Sequence[Mapping[str, int]], inputs: Sequence[Any] | None,
     inout: Sequence[str] | None,
 ) -> tuple[Program, Program, tuple[str, ...]]:  # fmt: skip
-    """Both programs with what `before` updates, at one of these sizes or more, in and out, and its names."""
+    """Return both programs with the parameters that `before` updates marked as in and out, and the names of these."""
     if inout is not None:
         places = positions_of(before, inout)
     else:
@@ -151,7 +153,7 @@ def _in_place(
 
 
 def _asked(modes: Any) -> tuple[str, ...]:
-    """The names of modes that were asked for; `InputError` for anything else. One name may stand alone."""
+    """Return the names of the requested modes; raises `InputError` for unknown ones. A single name may be a string."""
     available = known_modes()
     if isinstance(modes, str):
         modes = (modes,)
@@ -167,7 +169,7 @@ def _asked(modes: Any) -> tuple[str, ...]:
 
 
 def _in_order(modes: Sequence[str]) -> list[str]:
-    """The modes asked for, those that compare first; between them and the others the last resorts of the former."""
+    """Return the requested modes: those that compare, then their last resorts, then the others."""
     available = known_modes()
     comparing = [name for name in available if name in modes and available[name].compares]
     resorts = LAST_RESORTS if comparing and not set(comparing) & set(LAST_RESORTS) else ()
@@ -206,9 +208,10 @@ class _Cases:
         return _Cases(cases, round_cases)
 
     def judged(self, mode: Mode) -> tuple[Verdict, Case]:
-        """A mode's verdict: the first difference, with its case. `Unsupported` where the mode refuses all sizes.
+        """Return a mode's verdict with its case: the first difference if any. Raises `Unsupported` if the mode refuses
+        all sizes.
 
-        Sizes at which `before` is undefined are left out from here on; where there are no others its error is raised.
+        Sizes at which `before` is undefined are left out from here on; if no others remain, its error is raised.
         """
         reason: Unsupported | None = None
         undefined: ExecutionError | None = None
@@ -247,7 +250,7 @@ class _Cases:
         return first_verdict
 
     def _not_needed(self, k: int, case: Case, mode: Mode) -> bool:
-        """Whether large sizes were compared already, or are those to take in place of others, which `before` has."""
+        """Return whether a case can be skipped: large sizes were already compared, or replace sizes that worked."""
         if k in self.ran and (mode.compares or case.watched):
             return True
         its = next(its for _, its in self.rounds if any(other is case for other in its))
@@ -255,23 +258,23 @@ class _Cases:
         return not all(id(one) in left_out for one in itertools.takewhile(lambda one: one is not case, its))
 
     def rounded(self) -> str:
-        """Which rounding differs, at the first of the sizes that were judged where it does."""
+        """Return a text about a rounding that differs, at the first judged sizes where it does."""
         judged = [self.cases[k] for k in sorted(self.ran - self.undefined) if not self.cases[k].brief]
         return next((case.rounded for case in judged if case.rounded), "")
 
     def only_empty(self) -> bool:
-        """Whether dimensions were left open, and one of them was 0 wherever the programs were compared."""
+        """Return whether some dimensions were open, and one of them was 0 whenever the programs were compared."""
         tried = self.tried()
         return bool(tried) and all(0 in sizes.values() for sizes in tried)
 
     def short(self) -> dict[str, int]:
-        """The tiles that no judged size goes round three times, by the name of the dimension."""
+        """Return the dimensions, with their tiles, that were less than three tiles long at every judged size."""
         judged = [self.cases[k].sizes for k in self.ran - self.undefined]
         tile_of = {one.name: one.tile for one, _ in self.rounds if not one.side}
         return {name: tile for name, tile in tile_of.items() if all(sizes[name] < 3 * tile for sizes in judged)}
 
     def unsized(self, unreached: Sequence[str]) -> tuple[str, ...]:
-        """The sides of conditions on dimensions that no size took at which the programs were compared."""
+        """Return the sides of conditions on dimensions that no compared size took."""
         judged = {id(self.cases[k]) for k in self.ran - self.undefined}
         missed = {one.side: False for one, _ in self.rounds if one.side}
         for one, its in self.rounds:
@@ -280,17 +283,17 @@ class _Cases:
         return tuple(dict.fromkeys([*(side for side, reached in missed.items() if not reached), *unreached]))
 
     def untaken(self) -> tuple[str, ...]:
-        """The sides of comparisons and clips that no input took."""
+        """Return the sides of comparisons and clips that no input took."""
         return tuple(dict.fromkeys(text for one in self.cases[0].facts.coverages for text in one.never()))
 
     def tried(self) -> tuple[Mapping[str, int], ...]:
-        """The values of open dimensions at which the programs were compared."""
+        """Return the values of open dimensions at which the programs were compared."""
         open_sizes = [case.open_sizes for k, case in enumerate(self.cases) if k in self.ran - self.undefined]
         return tuple(sizes for sizes in open_sizes if sizes)
 
 
 def _check_each(before: IRModule, after: IRModule, sizes: Mapping[str, int] | None, **options: Any) -> Verdict:
-    """Functions of the same name compared: the first difference, or the weakest agreement."""
+    """Compare functions of the same name; return the first difference, or the weakest agreement."""
     missing = set(before.functions) ^ set(after.functions)
     if missing:
         raise InputError(f"only one of the modules has {', '.join(sorted(missing))}")
@@ -309,12 +312,12 @@ def _check_each(before: IRModule, after: IRModule, sizes: Mapping[str, int] | No
 
 
 def _verdict(mode: Mode, case: Case) -> Verdict | None:
-    """A mode's verdict where nothing is known yet; None where it refuses."""
+    """Return a mode's verdict without earlier evidence; None if the mode refuses."""
     return _judged(mode, case, NOTHING).verdict
 
 
 def _judged(mode: Mode, case: Case, evidence: Evidence) -> Evidence:
-    """What a mode shows; what is undefined in `after` is a difference too."""
+    """Run a mode and return its evidence; undefined behaviour of `after` counts as a difference."""
     try:
         return mode.run(case, evidence)
     except Undefined as error:

@@ -1,4 +1,4 @@
-"""What a mode has shown of two programs, and how that of several modes is put together."""
+"""The evidence of modes about two programs, and how it is combined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .verdict import Verdict
 
 
 class Shown(enum.Enum):
-    """What need not be shown again."""
+    """Facts that need not be shown again."""
 
     EXACT_INPUTS = "there are inputs on which no operation rounds, and the programs agree on these"
     EXACT = "the programs agree on all inputs that were varied from these"
@@ -19,10 +19,10 @@ class Shown(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What modes have shown of two programs at some sizes.
+    """The results of modes for two programs at some sizes.
 
-    `verdict` is the first difference, or else the first agreement; None where all refused, and `refusal` says why the
-    first of them did. `excused` counts the inputs on which a difference was put down to rounding.
+    `verdict` is the first difference, or else the first agreement; None if all modes refused, and then `refusal` is the
+    reason of the first. `excused` counts the inputs on which a difference was attributed to rounding.
     """
 
     verdict: Verdict | None = None
@@ -31,7 +31,7 @@ class Evidence:
     excused: int = 0
 
     def __or__(self, later: Evidence) -> Evidence:
-        """All of it together, in any order but for which verdict comes first."""
+        """Combine two results; only the choice of the first verdict depends on their order."""
         verdicts = [v for v in (self.verdict, later.verdict) if v is not None]
         first = next((v for v in verdicts if not v), verdicts[0] if verdicts else None)
         return Evidence(first, self.refusal or later.refusal, self.shown | later.shown, self.excused + later.excused)

@@ -1,8 +1,8 @@
-"""What flows where in a program: which parameters, and which operations, reach a value.
+"""Data flow in a program: find the parameters and operations that reach a value.
 
-An element of a buffer, a tensor or a variable is made from the expressions that are stored in it, from their indices,
-and from the conditions and extents around them. Buffers are taken as a whole, so what is found may be more than what
-happens, never less.
+An element of a buffer, a tensor or a variable depends on the expressions that are stored in it, on their indices, and
+on the conditions and extents around them. Buffers are treated as a whole, so the result may be too large, never too
+small.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Key = Any  # a buffer, a tensor or a variable
 
 @dataclass(frozen=True)
 class Reached:
-    """The places of parameters, in calling order, and the expressions from which something is made."""
+    """The positions of the parameters, and the expressions, that something depends on."""
 
     parameters: frozenset[int]
     expressions: tuple[x.Node, ...]
 
     def nodes(self) -> Iterable[x.Node]:
-        """Every node of the expressions."""
+        """Yield every node of the expressions."""
         for e in self.expressions:
             yield from x.walk(e)
 
 
 class Flow:
-    """The flow of one program."""
+    """The data flow of one program."""
 
     def __init__(self, program: Program) -> None:
         self.sources: dict[Key, list[x.Node]] = {}  # from which expressions
@@ -53,19 +53,19 @@ class Flow:
             self._function(func, module)
 
     def into(self, key: Key) -> Reached:
-        """What reaches the elements of a buffer, a tensor or a variable."""
+        """Return everything that reaches the elements of a buffer, a tensor or a variable."""
         return self._reached([], [key])
 
     def into_values(self, expressions: Iterable[x.Node]) -> Reached:
-        """The parameters and expressions that reach any of some expressions."""
+        """Return the parameters and expressions that reach any of these expressions."""
         return self._reached(expressions, [])
 
     def into_extents(self) -> Reached:
-        """What says how often loops run, whether a `while` goes on, and how large storage is."""
+        """Return everything that decides how often loops run, whether a `while` goes on, and how large storage is."""
         return self._reached(self.extents, [])
 
     def variables(self, expressions: Iterable[x.Node]) -> set[str]:
-        """The names of the variables that expressions depend on, by whatever way."""
+        """Return the names of the variables that expressions depend on, directly or indirectly."""
         return {key.name for key in self._closure(expressions, [])[0] if isinstance(key, x.Var)}
 
     def _reached(self, expressions: Iterable[x.Node], keys: Iterable[Key]) -> Reached:
@@ -105,7 +105,7 @@ class Flow:
                 self._link(tensor.op.results[tensor.value_index], tensor)
                 rest += tensor.op.inputs
                 continue
-            # An input that is a tensor of the program already is an argument, and stays one.
+            # An input tensor of the program is already an argument.
             self.sources[tensor] = [tensor.op]
             for n in x.walk(tensor.op):
                 if isinstance(n, te.TensorLoad):
@@ -161,19 +161,19 @@ class Flow:
 
 
 def keys(program: Program) -> tuple[Key, ...]:
-    """The parameters of a program as keys, in calling order."""
+    """Return the parameters of a program as keys, in calling order."""
     return entry(program).params if isinstance(program, t.PrimFunc | t.IRModule) else tuple(program)
 
 
 def computes_with_floats(n: x.Node) -> bool:
-    """Whether a node rounds floats: arithmetic and functions, and not what compares, converts or picks them."""
+    """Return whether a node rounds floats: arithmetic and functions, but not comparisons, conversions and choices."""
     if isinstance(n, x.Call):
         return n.dtype.is_float and (n.op in FUNCTIONS or n.op in _ROUNDING)
     return isinstance(n, x.Add | x.Sub | x.Mul | x.Div) and n.a.dtype.is_float
 
 
 def _keys(e: x.Node) -> list[Key]:
-    """What an expression reads."""
+    """Return the buffers, tensors and variables that an expression reads."""
     keys: list[Key] = []
     for n in x.walk(e):
         if isinstance(n, t.BufferLoad):

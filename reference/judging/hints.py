@@ -1,8 +1,8 @@
-"""Searches for better inputs may fail; the comparison that they serve must not: `hint`.
+"""`hint`: let a search for better inputs fail without failing the comparison.
 
-A search looks at a program in its own way (symbolic execution, solving backwards, walking through indices), and a
-program may hold something that this way has no meaning for, a shuffle of a warp for instance. Then the search has no
-result. The programs are still compared on the inputs that there are.
+A search looks at a program in its own way (symbolic execution, solving backwards, walking through indices). A program
+may contain something that this method does not support, such as a shuffle of a warp. Then the search has no result, and
+the programs are still compared on the other inputs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 def hint(search: Callable[[], T], nothing: T) -> T:
-    """The result of a search, or `nothing` where it meets something that it does not support.
+    """Return the result of a search, or `nothing` if the search meets something that it does not support.
 
-    A budget of steps that ends still ends the run around it.
+    If a budget of steps runs out, the error is passed on.
     """
     try:
         return search()

@@ -1,7 +1,7 @@
-"""Functions that update what the caller passes in: which parameters are in and out, and how a program says so.
+"""Functions that update arrays of the caller: which parameters are in and out, and how a program is marked.
 
-A parameter that is written counts as uninitialised at the start of a run, so that a result that is read too early is
-noticed. One that is in and out holds a value: `A[i] = max(A[i], 0)`.
+A parameter that is written counts as uninitialised at the start of a run, so that reading a result too early is an
+error. A parameter that is in and out has a value at the start, as in `A[i] = max(A[i], 0)`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAGNITUDE = 8  # of the numbers on which a program is tried
 
 
 def marked(program: Program, positions: Sequence[int]) -> Program:
-    """The same program with the parameters at these positions in and out; for `parameters` and `execute`."""
+    """Return the same program with the parameters at these positions marked as in and out."""
     if not positions or not isinstance(program, t.PrimFunc | t.IRModule):
         return program
     func = entry(program)
@@ -32,7 +32,9 @@ def marked(program: Program, positions: Sequence[int]) -> Program:
 
 
 def positions_of(program: Program, names: Sequence[str]) -> tuple[int, ...]:
-    """The places of parameters in calling order; InputError for a name that is none of what the program writes."""
+    """Return the positions of parameters in calling order; raises `InputError` for one that the program does not
+    write.
+    """
     written = {p.name: k for k, p in enumerate(parameters(program)) if p.written}
     unknown = [name for name in names if name not in written]
     if unknown:
@@ -43,9 +45,9 @@ def positions_of(program: Program, names: Sequence[str]) -> tuple[int, ...]:
 
 def read_first(program: Program, seed: int = 0, sizes: Mapping[str, int] | None = None,
                inputs: Sequence[Any] | None = None, first_places: Sequence[int] = ()) -> tuple[int, ...]:  # fmt: skip
-    """The places of the parameters that a program reads before it writes them; `first_places` are some of them.
+    """Return the positions of the parameters that a program reads before it writes them, including `first_places`.
 
-    What else is undefined in it ends the search; whoever runs it for good says so.
+    Other undefined behaviour ends the search; a later run reports it.
     """
     names = {p.name: k for k, p in enumerate(parameters(program)) if p.written and p.shape is not None}
     places = list(first_places)
@@ -69,14 +71,16 @@ def read_first(program: Program, seed: int = 0, sizes: Mapping[str, int] | None 
 
 
 def _may_read_first(program: Program) -> bool:
-    """Whether a program loads what it writes anywhere but in a reduction, whose init comes first: worth a run."""
+    """Return whether a program loads a buffer that it writes, other than in a reduction with an init; then a run is
+    needed.
+    """
     if not isinstance(program, t.PrimFunc | t.IRModule):
         return False
     func = entry(program)
     written = {p for p, parameter in zip(func.params, parameters(program), strict=True) if parameter.written}
     if any(isinstance(n, t.KernelCall | t.MatchBufferRegion) for n in x.walk(func)):
         return True
-    # What a reduction block has initialised it may read. There may be thousands of statements: no recursion.
+    # A reduction block may read the elements that it initialised. There may be thousands of statements: no recursion.
     rest: list[tuple[x.Node, frozenset[t.Buffer]]] = [(func.body, frozenset())]
     while rest:
         node, updated = rest.pop()

@@ -1,9 +1,9 @@
-"""What two programs compute in floats, held against the error bounds of both: `apart`.
+"""`apart`: compare the float results of two programs, with the error bounds of both.
 
-The field mode asks it twice. A function is a hash there, so a disagreement proves nothing where there are such:
-log(exp(x)) is x. And a formula says nothing about floats that overflow, or are NaN for every input. Both programs have
-a bound (`reference.bound`), so that other algebra is no difference: only what is beyond the bounds of both is one, and
-what is not a finite number where the first program's is.
+The field mode uses it for two reasons. A function is a hash there, so a difference proves nothing if there are
+functions: log(exp(x)) is x. And a formula says nothing about floats that overflow or are always NaN. Both programs have
+error bounds (`reference.bound`), so other algebra is not a difference. Only results beyond the bounds of both are
+different, and results that are not finite although those of the first program are.
 """
 
 from __future__ import annotations
@@ -37,17 +37,16 @@ SPANS = ((0.25, 8.0), (-1.0, 1.0))  # of other inputs: where roots and logarithm
 
 
 def functions(program: Program) -> set[str]:
-    """The functions in a program of which the field mode knows no laws."""
+    """Return the functions in a program that the field mode treats as hashes."""
     return {n.op for n in nodes(program) if isinstance(n, x.Call) and n.op in FUNCTIONS}
 
 
 def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | None:
-    """The difference on these inputs, None where both may be float results of one formula.
+    """Return the difference on these inputs, or None if both results may be float results of one formula.
 
-    Without `values` only what is no finite number counts, and integers that are made of integers: the other values are
-    known to be those of one formula. Raises
-    `Unsupported` where `values` are asked for and no bound tells, `ExecutionError` where `before` is undefined, and
-    `Undefined` where `after` is.
+    Without `values`, only NaN, infinities, and integers that depend only on integers are compared: the other values are
+    known to come from one formula. Raises `Unsupported` if `values` are compared but there is no bound,
+    `ExecutionError` if `before` is undefined, and `Undefined` if `after` is.
     """
     before, after = case.run_before(inputs), case.run_after(inputs)
     for p, w, f in zip(case.parameters, before, after, strict=True):
@@ -76,12 +75,13 @@ def apart(case: Case, inputs: Sequence[Any], values: bool = True) -> Verdict | N
 
 
 def on_floats(case: Case, inputs: Sequence[Any], evidence: Evidence, judged: bool = False) -> Verdict | None:
-    """A difference in what formulas do not say, on ordinary inputs and on those that reach the programs' constants.
+    """Return a difference that formulas do not show, on ordinary inputs or on inputs that reach the programs'
+    constants.
 
-    That is numbers that become infinite or NaN, and integers that went through floats. Where both programs round alike,
-    the values on ordinary inputs count too: what a formula takes for a number may be another in floats. Where exact
-    inputs showed that the programs agree, only what overflows functions is asked. With `judged`, the ordinary inputs
-    were judged before, and nobody judged the formulas: values count on all inputs but those.
+    Such differences are numbers that become infinite or NaN, and integers that were converted from floats. If both
+    programs round alike, the values on ordinary inputs are compared as well. If the programs agreed on exact inputs,
+    only inputs that overflow functions are tried. With `judged`, the ordinary inputs were judged before, but not the
+    formulas: then values are compared on all other inputs.
     """
     if Shown.FLOATS in evidence.shown:
         return None
@@ -106,10 +106,11 @@ def on_floats(case: Case, inputs: Sequence[Any], evidence: Evidence, judged: boo
 
 
 def _lost_often(case: Case, inputs: Sequence[Any]) -> Verdict | None:
-    """Numbers that `after` loses on rows whose differences of squares lose their digits, and `before` never loses.
+    """Return a difference if `after` often gives NaN or infinity for rows that cancel in differences of squares, and
+    `before` never does.
 
-    Error bounds do not tell: that a sum of squares is no less than zero is nothing that they know. But if `before` lost
-    numbers there as well, only in other places, it would have lost some of so many.
+    Error bounds do not show this, because they do not know that a sum of squares is not negative. But if `before` also
+    lost numbers, only at other places, it would have lost some among so many.
     """
     lost = total = 0
     worst: tuple[Sequence[Any], list[Any], list[Any], int] | None = None
@@ -136,14 +137,16 @@ def _lost_often(case: Case, inputs: Sequence[Any]) -> Verdict | None:
 
 
 def apart_or_none(case: Case, inputs: Sequence[Any]) -> Verdict | None:
-    """A finite number that was lost on these inputs; None also where `before` does not take them."""
+    """Return the difference if a finite number was lost on these inputs; None if not, or if `before` is undefined
+    there.
+    """
     with suppress(ExecutionError, Unsupported):
         return apart(case, inputs, values=False)
     return None
 
 
 def other_inputs(case: Case, inputs: Sequence[Any]) -> list[list[Any]]:
-    """The same arguments with floats of each of `SPANS`."""
+    """Return the same arguments with other floats, from each of `SPANS`."""
     rng = np.random.default_rng((case.seed, 0xF10A7))
     return [
         [
@@ -166,7 +169,7 @@ def _bounds(case: Case, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]] | 
 
 
 def _lost(before: np.ndarray, after: np.ndarray, or_other: bool = False) -> np.ndarray:
-    """Where a finite number became none; with `or_other` also where NaN or an infinity became something else."""
+    """Return where a finite number became NaN or infinite; with `or_other`, also where NaN or an infinity changed."""
     if not is_floating(before.dtype):
         return np.zeros(before.shape, np.bool_)
     finite = np.isfinite(before)

@@ -1,7 +1,7 @@
-"""Where programs round at other dtypes: what the modes of formulas and of whole numbers do not judge.
+"""Find the places where programs round to different dtypes, which the modes for formulas and integers do not judge.
 
-`unlike` compares the dtypes of the operations that reach each output, as text. Where these are the same, but several,
-other values may be rounded to each of them: `elsewhere` runs both programs to see.
+`unlike` compares the dtypes of the operations that reach each output, as text. If both programs have the same dtypes,
+but several of them, they may still round different values to each: `elsewhere` runs both programs to find out.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _KINDS: dict[type[x.Node], str] = {x.Add: "sums", x.Sub: "sums", x.Mul: "product
 
 
 def unlike(before: Program, after: Program) -> str:
-    """Which rounding differs, as text; "" where both round alike.
+    """Return a text about the rounding that differs; "" if both programs round alike.
 
-    Of each kind of operation (sums, products, quotients, functions, conversions to narrower floats) the dtypes are
-    compared. An operation that only one of the programs has is other algebra, not another precision.
+    The dtypes are compared for each kind of operation (sums, products, quotients, functions, conversions to narrower
+    floats). An operation that only one of the programs has is other algebra, not another precision.
     """
     whole = _differences(_rounding(nodes(before)), _rounding(nodes(after)))
     if whole or len(dtypes(before)) < 2:
@@ -48,7 +48,9 @@ def unlike(before: Program, after: Program) -> str:
 
 
 def _by_input(flow: Flow, output: Any) -> dict[int, dict[str, set[str]]]:
-    """The rounding behind an output, whole (-1) and of what each parameter reaches, by the parameter's place."""
+    """Return the rounding operations that reach an output: all (at -1), and those that each parameter reaches, by
+    position.
+    """
     every = [n for n in flow.into(output).nodes() if computes_with_floats(n) or isinstance(n, x.Cast)]
     reached: dict[int, list[x.Node]] = {-1: every}
     for n in {id(n): n for n in every}.values():
@@ -58,13 +60,15 @@ def _by_input(flow: Flow, output: Any) -> dict[int, dict[str, set[str]]]:
 
 
 def dtypes(program: Program) -> set[x.DType]:
-    """The float dtypes to which a program rounds."""
+    """Return the float dtypes to which a program rounds."""
     rounds = [n for n in nodes(program) if computes_with_floats(n) or isinstance(n, x.Cast)]
     return {n.dtype.scalar for n in rounds if isinstance(n, x.Expr) and n.dtype.is_float}
 
 
 def elsewhere(case: Case) -> str:
-    """The output of which other values are rounded to a dtype, as text; "" where there is none, or nobody knows."""
+    """Return a text about an output for which other values are rounded to a dtype; "" if there is none, or it is
+    unknown.
+    """
     both = sorted({d.bits for d in dtypes(case.before) | dtypes(case.after)})
     for narrow, bits in itertools.pairwise(both):
         domain = Erasing(bits)

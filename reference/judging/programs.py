@@ -1,4 +1,4 @@
-"""Programs of every level below the graph, seen alike: their parameters, and one way to run them."""
+"""A common view of the programs of every level below the graph: their parameters, and one function to run them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INOUT = "reference.inout"  # an attribute of a function: the places of the param
 
 @dataclass(frozen=True)
 class Parameter:
-    """A place in the calling order: what two programs must agree on."""
+    """A parameter of a program. Two programs can only be compared if their parameters agree."""
 
     name: str
     dtype: x.DType
@@ -38,17 +38,19 @@ class Parameter:
 
     @property
     def is_input(self) -> bool:
-        """Whether the caller passes a value in."""
+        """Return whether the caller passes a value in."""
         return not self.written or self.inout
 
     @property
     def kind(self) -> str:
-        """The dtype, and the shape of an array, as text."""
+        """The dtype and the shape as text, such as "float32[n, 8]"."""
         return str(self.dtype) if self.shape is None else f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
 def entry(program: t.PrimFunc | t.IRModule) -> t.PrimFunc:
-    """The function that a run starts with; InputError where a module has several, and none of them leads."""
+    """Return the function that a run starts with; raises `InputError` if a module has several and none is called
+    "main".
+    """
     if several_functions(program) and "main" not in program.functions:  # type: ignore[union-attr]
         names = list(program.functions)  # type: ignore[union-attr]
         raise InputError(
@@ -59,7 +61,7 @@ def entry(program: t.PrimFunc | t.IRModule) -> t.PrimFunc:
 
 
 def is_lowered(program: Program) -> bool:
-    """Whether a program is one of kernel level: a module with a host function, or kernels, which have no blocks."""
+    """Return whether a program is at kernel level: a module with a host function, or kernels, which have no blocks."""
     if not isinstance(program, t.PrimFunc | t.IRModule):
         return False
     if isinstance(program, t.IRModule) and any(f.attrs.get("host") for _, f in program.items()):
@@ -69,14 +71,14 @@ def is_lowered(program: Program) -> bool:
 
 
 def several_functions(program: Program) -> bool:
-    """Whether a program is a module whose functions do not belong together as a host and its kernels."""
+    """Return whether a program is a module of independent functions, not of a host and its kernels."""
     if not isinstance(program, t.IRModule) or len(program.functions) < 2:
         return False
     return not any(f.attrs.get("host") for _, f in program.items())
 
 
 def parameters(program: Program) -> list[Parameter]:
-    """The parameters of a program in calling order."""
+    """Return the parameters of a program in calling order."""
     if isinstance(program, t.PrimFunc | t.IRModule):
         func = entry(program)
         by_program = _PARAMETERS.setdefault(func, WeakKeyDictionary())
@@ -112,9 +114,9 @@ def _of_function(func: t.PrimFunc, module: t.IRModule | None) -> list[Parameter]
 
 
 def same_signature(before: Program, after: Program) -> str:
-    """What only one of two programs writes, as text; "" where they write the same parameters.
+    """Return a text about parameters that only one of two programs writes; "" if they write the same parameters.
 
-    InputError unless they can be called with the same arguments.
+    Raises `InputError` if they cannot be called with the same arguments.
     """
     one, other = parameters(before), parameters(after)
     if len(one) != len(other):
@@ -132,8 +134,8 @@ def execute(program: Program, args: Sequence[Any], shadow: bool = True, sizes: M
             domain: Domain | None = None, coverage: Any = None, **options: Any) -> None:  # fmt: skip
     """Run any program on arrays in calling order; outputs are written in place.
 
-    A `coverage` (`judging.coverage`) hears the comparisons. `options` are those of the level's interpreter: `mode`,
-    `order`, `seed`; a te program has `mode` only.
+    A `coverage` (`judging.coverage`) records the comparisons. `options` are passed to the level's interpreter: `mode`,
+    `order`, `seed`; a te program only has `mode`.
     """
     if not isinstance(program, t.PrimFunc | t.IRModule):
         _run_tensors(program, args, options.get("mode", "fast"), domain, coverage)
@@ -151,7 +153,7 @@ def execute(program: Program, args: Sequence[Any], shadow: bool = True, sizes: M
 def split_tensors(
     program: Sequence[Any], args: Sequence[Any]
 ) -> tuple[dict[te.Tensor, Any], dict[x.Var, Any], list[tuple[te.Tensor, Any]]]:
-    """The placeholders, scalars and outputs of a te program, each with its argument."""
+    """Return the placeholders, scalars and outputs of a te program, each with its argument."""
     inputs: dict[te.Tensor, Any] = {}
     scalars: dict[x.Var, Any] = {}
     outputs: list[tuple[te.Tensor, Any]] = []

@@ -1,4 +1,4 @@
-"""A found difference made small: the smallest sizes and the simplest inputs found that still show it."""
+"""Reduce a difference to the smallest sizes and the simplest inputs that still show it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Judge = Callable[[Case], Verdict | None]
 
 
 def smallest(case: Case, verdict: Verdict, judge: Judge, on: Any = None) -> Verdict:
-    """A verdict on the same fault with smaller sizes and inputs.
+    """Return a verdict on the same fault with smaller sizes and inputs.
 
-    `judge` runs the mode that found it on another case, and gives None where it cannot; `on(case, inputs, verdict)`
-    compares on chosen inputs, where the mode can do that.
+    `judge` runs the mode that found it on another case, and returns None if it cannot. `on(case, inputs, verdict)`
+    compares on chosen inputs, if the mode can do that.
     """
     best, here, budget = verdict, case, _Budget(steps.taken() + STEPS)
     for sizes in _smaller_sizes(case):
@@ -50,7 +50,7 @@ def _sizes_only(case: Case) -> str:
 
 
 def _smaller_sizes(case: Case) -> Iterator[dict[str, int]]:
-    """Other values of the open dimensions, the smallest sum first."""
+    """Yield other values of the open dimensions, the smallest sum first."""
     names = list(case.open_sizes)
     if not names:
         return
@@ -63,12 +63,12 @@ def _smaller_sizes(case: Case) -> Iterator[dict[str, int]]:
 
 @dataclass(frozen=True)
 class _Budget:
-    """Attempts, as long as the interpreters have not taken more steps than `end`."""
+    """Makes attempts as long as the interpreters have not taken more steps than `end`."""
 
     end: int
 
     def tried(self, attempt: Callable[..., Verdict | None], *args: Any) -> Verdict | None:
-        """The difference that an attempt finds; None where it finds none, cannot run, or takes too many steps."""
+        """Return the difference that an attempt finds; None if it finds none, cannot run, or takes too many steps."""
         left = self.end - steps.taken()
         if left <= 0:
             return None
@@ -90,7 +90,7 @@ def _like(verdict: Verdict, original: Verdict) -> bool:
 
 
 def _simplest(case: Case, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
-    """The same difference on simpler inputs, one array after the other."""
+    """Return the same difference with simpler inputs, one array after the other."""
     for magnitude in (1, 2, 8):
         simpler_verdict = attempt(random_inputs(case.before, case.seed, case.sizes, magnitude))
         if simpler_verdict is not None:
@@ -114,7 +114,9 @@ def _simplest(case: Case, best: Verdict, attempt: Callable[[Sequence[Any]], Verd
 
 
 def _few(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
-    """Few elements that are not zero; where it takes more than a text lists, ones everywhere if they do."""
+    """Reduce the nonzero elements of an argument; if still too many to list, use ones everywhere if that shows the
+    difference.
+    """
     fewer = _fewer(k, best, attempt)
     array = np.asarray(best.inputs[k])
     everywhere = bool((array == array.flat[0]).all())
@@ -122,7 +124,9 @@ def _few(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | Non
 
 
 def _fewer(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
-    """Fewer elements that are not zero, by halving (delta debugging, Zeller 1999), and those that stay made one."""
+    """Reduce the nonzero elements of an argument by halving (delta debugging, Zeller 1999), and set the others to
+    one.
+    """
     size = np.asarray(best.inputs[k]).size
     step = size // 2
     while step:

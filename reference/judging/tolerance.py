@@ -1,4 +1,4 @@
-"""Floats compared up to rounding: a last resort, for programs that every better mode refuses."""
+"""Compare floats up to rounding: a last resort, for programs that every better mode refuses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def close(actual: Any, expected: Any, func: Program | None = None, steps: int | 
 
 
 def _summed(program: Program | None) -> int:
-    """The number of terms of the largest reduction, as far as it is constant."""
+    """Return the number of terms of the largest reduction, as far as it is constant."""
     if isinstance(program, t.IRModule):
         return sum(_summed(f) for _, f in program.items())
     if program is None:

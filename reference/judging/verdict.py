@@ -1,4 +1,4 @@
-"""What a check found: `Verdict`."""
+"""`Verdict`: the result of a check."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Verdict:
         return self.finding.accesses if self.finding is not None else ()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return HTML for notebooks."""
         return verdict_html(str(self), self.equal)
 
     def script(self) -> str:
@@ -116,7 +116,7 @@ class Verdict:
 
 
 def _some(texts: Sequence[str]) -> str:
-    """The first of several texts, each cut to what a line shows."""
+    """Return the first of several texts, each cut to fit on a line."""
     cut = [text if len(text) <= WIDTH else f"{text[: WIDTH // 2]} ... {text[-WIDTH // 2 :]}" for text in texts[:SIDES]]
     rest = f"; and {len(texts) - SIDES} others" if len(texts) > SIDES else ""
     return "; ".join(cut) + rest
@@ -124,7 +124,9 @@ def _some(texts: Sequence[str]) -> str:
 
 def difference(mode: str, output: str, wrong: np.ndarray, first: np.ndarray, second: np.ndarray,
                inputs: Sequence[Any], how: str = "") -> Verdict:  # fmt: skip
-    """The verdict on an output of which some elements are `wrong`: the first of them; `how` they are, as text."""
+    """Return the verdict on an output whose elements are `wrong` where the mask says; `how` describes the first of
+    them.
+    """
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
     before, after = first[index], second[index]
     message = (
@@ -146,7 +148,7 @@ def _at(tried: Sequence[Mapping[str, int]]) -> str:
 
 
 def described(names: Sequence[str], inputs: Sequence[Any], sizes: Mapping[str, int]) -> str:
-    """Arguments as text, a line each: what is zero, what is one number, or the elements that are not zero."""
+    """Return arguments as text, a line each: all zero, all the same number, or the nonzero elements."""
     lines = [f"  sizes:  {', '.join(f'{name} = {size}' for name, size in sizes.items())}"] if sizes else []
     for name, value in zip(names, inputs, strict=True):
         lines.append(f"  {name} = {_array_text(np.asarray(value))}")

@@ -1,1 +1,1 @@
-"""What expressions, statements and memory mean, one element and one iteration at a time: the definition."""
+"""The meaning of expressions, statements and memory, defined for one element and one iteration at a time."""

@@ -1,6 +1,6 @@
-"""The accelerator's memories and queues, and what each instruction does to them; `reference.accel` runs it.
+"""The accelerator's memories and queues, and the effect of each instruction on them; `reference.accel` runs it.
 
-Each element of a memory remembers who touched it last: by the number of the instruction within its module.
+Each element of a memory remembers which instructions accessed it last, by their numbers within their modules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Unordered(ExecutionError):
-    """Two instructions touch one element, one of them writes it, and no tokens order them."""
+    """Two instructions access the same element, one of them writes it, and no tokens order them."""
 
     def __init__(self, text: str, first: int, second: int) -> None:
         super().__init__(text)
@@ -32,11 +32,11 @@ class Unordered(ExecutionError):
 
 
 class Deadlock(ExecutionError):
-    """No module can go on, and instructions are left."""
+    """No module can continue, but instructions are left."""
 
 
 class _Shadow:
-    """Who touched each element of a memory last, by their numbers within their modules; 0 is nobody."""
+    """The last accesses to each element of a memory, as numbers of instructions within their modules; 0 is nobody."""
 
     def __init__(self, depth: int) -> None:
         self.writer = np.zeros(depth, dtype=np.int8)
@@ -45,7 +45,9 @@ class _Shadow:
 
 
 class Machine:
-    """Scratchpads, DRAM, queues of commands and of tokens, and who touched what."""
+    """The state of the machine: scratchpads, DRAM, queues of commands and tokens, and the last accesses to each
+    element.
+    """
 
     def __init__(self, program: Program, config: AccelConfig, inputs: Mapping[str, Any], ordered: bool) -> None:
         self.program, self.config, self.ordered = program, config, ordered
@@ -75,7 +77,7 @@ class Machine:
     # --- DRAM -------------------------------------------------------------------------------------------------------
 
     def _bring(self, inputs: Mapping[str, Any]) -> None:
-        """What the host writes before the first instruction."""
+        """Write the inputs to DRAM, as the host does before the first instruction."""
         wanted = [b.name for b in self.program.buffers if b.role == "input"]
         unknown, missing = sorted(set(inputs) - set(wanted)), [name for name in wanted if name not in inputs]
         if unknown or missing:
@@ -109,7 +111,7 @@ class Machine:
         return op.dst | op.src << dst | op.wgt << (dst + src)
 
     def outputs(self) -> dict[str, Array]:
-        """The output buffers, as the host finds them."""
+        """Return the output buffers as the host reads them."""
         found = {}
         for b in self.program.buffers:
             if b.role == "output":
@@ -121,7 +123,7 @@ class Machine:
     # --- order ------------------------------------------------------------------------------------------------------
 
     def fetch(self) -> None:
-        """Send instructions to their modules, until one does not fit."""
+        """Send instructions to their modules until one does not fit into its queue."""
         while self.fetched < len(self.program.instructions):
             queue = self.commands[self.program.instructions[self.fetched].module]
             if len(queue) >= self.config.command_depth:
@@ -130,11 +132,13 @@ class Machine:
             self.fetched += 1
 
     def can_run(self, module: Module) -> bool:
-        """Whether a module's next instruction is there with its tokens, or has ended and has room for its own."""
+        """Return whether a module can make a step: run its next instruction, or push the tokens of one that has
+        ended.
+        """
         return bool(self.commands[module]) and not self.obstacle(self.commands[module][0])
 
     def obstacle(self, index: int) -> str:
-        """What an instruction waits for; "" for nothing."""
+        """Return what an instruction waits for, as text; "" for nothing."""
         one = self.program.instructions[index]
         for queue in one.pushes if index in self.ended else ():
             if len(self.tokens[queue]) >= self.config.token_depth:
@@ -145,7 +149,7 @@ class Machine:
         return ""
 
     def _pusher(self, queue: isa.Queue) -> str:
-        """Who would push the token that is missing."""
+        """Return which instruction would push the missing token, as text."""
         waiting = self.commands[queue[0]]
         for index in waiting:
             if queue in self.program.instructions[index].pushes:
@@ -156,7 +160,7 @@ class Machine:
         return "which nobody pushes any more"
 
     def step(self, module: Module) -> None:
-        """Run a module's next instruction; or, if it has ended, push its tokens and leave the queue of commands."""
+        """Run a module's next instruction; or, if it has run, push its tokens and remove it from the command queue."""
         index = self.commands[module][0]
         one, clock = self.program.instructions[index], self.clocks[module]
         if index in self.ended:
@@ -174,7 +178,7 @@ class Machine:
         self.ended.add(index)
 
     def end(self) -> None:
-        """Nothing can run any more: is everything done, and are the queues empty?"""
+        """Check at the end of a run that all instructions have run and that the queues are empty."""
         waiting = [queue[0] for queue in self.commands.values() if queue]
         if waiting or self.fetched < len(self.program.instructions):
             rows = [
@@ -197,13 +201,13 @@ class Machine:
             )  # fmt: skip
 
     def queues_text(self) -> str:
-        """What the queues hold: tokens, and commands that wait."""
+        """Return the contents of the queues, as text: tokens, and waiting commands."""
         tokens = [f"{a.value}->{b.value}: {len(q)}" for (a, b), q in self.tokens.items()]
         commands = [f"{m.value}: {len(q)}" for m, q in self.commands.items()]
         return f"tokens    {', '.join(tokens)}\ncommands  {', '.join(commands)}"
 
     def fail(self, message: str) -> NoReturn:
-        """An error of the instruction that runs."""
+        """Raise an error for the instruction that is running."""
         raise ExecutionError(self._text(message))
 
     def _text(self, message: str, others: Sequence[int] = ()) -> str:
@@ -214,13 +218,13 @@ class Machine:
             found=self.queues_text(),
         )
 
-    # --- who touches what -------------------------------------------------------------------------------------------
+    # --- accesses ---------------------------------------------------------------------------------------------------
 
     def _module(self) -> Module:
         return self.program.instructions[self.now].module
 
     def touch(self, memory: Scratchpad | str, indices: Array, *, writes: bool) -> None:
-        """Judge an access, and note it."""
+        """Check an access, and record it."""
         shadow, module = self.shadows[memory], self._module()
         clock, place = self.clocks[module], MODULES.index(module)
         name = memory if isinstance(memory, str) else memory.word
@@ -237,7 +241,7 @@ class Machine:
             shadow.read[place, indices] = clock[place]
 
     def _judge(self, shadow: _Shadow, name: str, indices: Array, clock: Array, writes: bool) -> None:
-        """Is there an access to one of the elements that conflicts, and does not happen before this instruction?"""
+        """Raise an error if a conflicting access to one of the elements does not happen before this instruction."""
         did = "writes" if writes else "reads"
         late = shadow.written[indices] > clock[shadow.writer[indices]]
         if late.any():
@@ -258,7 +262,7 @@ class Machine:
     # --- instructions -----------------------------------------------------------------------------------------------
 
     def execute(self, one: isa.Instruction) -> None:
-        """What an instruction does to the memories."""
+        """Apply an instruction to the memories."""
         if isinstance(one, isa.Load):
             self.load(one)
         elif isinstance(one, isa.Store):
@@ -271,7 +275,7 @@ class Machine:
             self.finish()
 
     def _grains(self, one: isa.Transfer) -> Array:
-        """The grains of DRAM of each row; they must lie in buffers."""
+        """Return the grains of DRAM of each row; raise an error if they are outside of buffers."""
         each = self.config.element_bytes(one.memory) // self.grain
         firsts = np.array([first for first, _ in one.rows()], dtype=np.int64) * each
         grains = firsts[:, None] + np.arange(one.x_size * each)
@@ -288,13 +292,13 @@ class Machine:
         return b.address + b.count * self.config.element_bytes(b.kind)
 
     def _elements(self, first: int, count: int, pad: Scratchpad) -> Array:
-        """Elements of a scratchpad; they must exist."""
+        """Return the indices of elements of a scratchpad; raise an error if they do not exist."""
         if count and first + count > len(self.pads[pad]):
             self.fail(f"elements {first} to {first + count - 1} of {pad.word}, which has {len(self.pads[pad])}")
         return np.arange(first, first + count)
 
     def load(self, one: isa.Load) -> None:
-        """Rows from DRAM into a scratchpad, with their frame."""
+        """Copy rows from DRAM into a scratchpad, with padding around them."""
         options = self.config.options
         missing = (one.pad_least and not options.pad_value) or (one.memory is Scratchpad.ACC8 and not options.widen)
         if one.memory is Scratchpad.OUT or missing:
@@ -316,14 +320,14 @@ class Machine:
         self.pads[one.memory.held][elements] = whole
 
     def _unpacked(self, words: Array) -> Array:
-        """The three indices of each micro-op."""
+        """Return the three indices of each micro-op."""
         dst, src, wgt = self._index_bits()
         numbers = words.astype(np.int64)
         parts = (numbers, numbers >> dst, numbers >> (dst + src))
         return np.stack([part & ((1 << bits) - 1) for part, bits in zip(parts, (dst, src, wgt), strict=True)], axis=-1)
 
     def store(self, one: isa.Store) -> None:
-        """Registers to DRAM, cut to the low bits."""
+        """Copy registers to DRAM, reduced to their low bits."""
         if one.memory is not Scratchpad.OUT:
             self.fail(f"stores {one.memory.word}; only results are stored")
         elements, grains = self._elements(one.sram, one.elements, Scratchpad.ACC), self._grains(one)
@@ -333,7 +337,7 @@ class Machine:
         self.dram.reshape(-1, self.grain)[grains] = cut.reshape(-1).view(np.uint8).reshape(-1, self.grain)
 
     def _indices(self, one: isa.Loops, column: int, factors: tuple[int, int], pad: Scratchpad) -> Array:
-        """One index of all micro-ops in the order in which they run: outer loop, inner loop, micro-op."""
+        """Return one index of all micro-ops in the order in which they run: outer loop, inner loop, micro-op."""
         base = self.pads[Scratchpad.UOP][one.uop_begin : one.uop_end, column]
         outer, inner = np.arange(one.outer)[:, None, None], np.arange(one.inner)[None, :, None]
         indices = (outer * factors[0] + inner * factors[1] + base).reshape(-1)
@@ -354,7 +358,7 @@ class Machine:
         return np.flatnonzero(seen)
 
     def gemm(self, one: isa.Gemm) -> None:
-        """Products of the array, summed in registers; or registers set to zero."""
+        """Add matrix products to registers, or set registers to zero."""
         self._read_micro_ops(one)
         dst = self._indices(one, 0, one.dst_factors, Scratchpad.ACC)
         registers, acc = self._distinct(dst, Scratchpad.ACC), self.pads[Scratchpad.ACC]
@@ -371,7 +375,7 @@ class Machine:
         micro_ops.multiply_add(acc, self.pads[Scratchpad.INP], self.pads[Scratchpad.WGT], dst, src, wgt)
 
     def alu(self, one: isa.Alu) -> None:
-        """An operation on registers, one micro-op after the other."""
+        """Apply an operation to registers, one micro-op after the other."""
         self._read_micro_ops(one)
         dst = self._indices(one, 0, one.dst_factors, Scratchpad.ACC)
         src = None
@@ -398,7 +402,7 @@ class Machine:
         }[op]
 
     def finish(self) -> None:
-        """The host reads the results now: every store must happen before."""
+        """Check that every store happens before the host reads the results."""
         if not self.ordered:
             return
         stores = [i for i, one in enumerate(self.program.instructions) if isinstance(one, isa.Store)]

@@ -1,4 +1,4 @@
-"""What `T.assume(condition)` means: a promise. Where it does not hold, the run is an error."""
+"""The meaning of `T.assume(condition)`: a promise. If the condition does not hold, the run is an error."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from minitvm.tir import nodes as t
 
 
 def checked(func: t.PrimFunc) -> t.PrimFunc:
-    """The function with an assertion in the place of each assumption; itself where there is none.
+    """Return the function with an assertion in place of each assumption; the function itself if it has none.
 
-    The same one each time: what is compiled for it is kept, and a check runs a function many times.
+    The result is cached, because its compiled code is cached and a check runs a function many times.
     """
     if func not in _CHECKED:
         _CHECKED[func] = _with_assertions(func)

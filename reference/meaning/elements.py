@@ -30,7 +30,7 @@ _REPORTS = (
 
 
 class ElementCompiler(ScalarCompiler):
-    """Expressions with loads, and stores."""
+    """Compiles expressions with loads, and stores."""
 
     def __init__(self, func: t.PrimFunc, settings: Settings, module: t.IRModule | None = None) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class ElementCompiler(ScalarCompiler):
 
     @contextmanager
     def inside(self, loop: t.For) -> Iterator[int]:
-        """Compile the body of a loop; gives the slot of its variable."""
+        """Compile the body of a loop inside a `with` block, which gives the slot of the loop variable."""
         outer, threads, slot = self.around, self.threads, self.define(loop.var)
         self.around = (*outer, (loop.var.name, slot))
         if loop.kind in (t.ForKind.THREAD, t.ForKind.PARALLEL):
@@ -54,17 +54,17 @@ class ElementCompiler(ScalarCompiler):
         self.around, self.threads = outer, threads
 
     def owner(self) -> Callable[[Environment], frozenset[tuple[str, int]]]:
-        """Which thread it is that runs what is compiled now."""
+        """Return a function that tells which thread is running the code that is being compiled."""
         threads = self.threads
         return lambda env: frozenset((axis, int(env[slot])) for axis, slot in threads)
 
     def site(self, verb: str, node: Any) -> Callable[[Environment], Access]:
-        """Who accesses, for messages: the node and the values of the loops around it."""
+        """Return a function that describes the access for messages: the node, and the values of the loops around it."""
         around = self.around
         return lambda env: Access(verb, node, tuple((name, int(env[slot])) for name, slot in around))
 
     def sighting(self, verb: str, node: Any) -> Callable[[Environment], Callable[[], Access]]:
-        """Who accesses, told when it is asked for: of a million accesses that are noted, a message shows two."""
+        """Like `site`, but describe the access only on demand: of a million recorded accesses, a message shows two."""
         names, slots = [name for name, _ in self.around], [slot for _, slot in self.around]
 
         def access(*values: Value) -> Access:
@@ -93,7 +93,7 @@ class ElementCompiler(ScalarCompiler):
         return lambda env: fetch(env, env[slot], address(env))
 
     def _fetch(self, buffer: t.Buffer, node: Any) -> Callable[[Environment, View, int], Value]:
-        """How one element is read: (environment, view, flat offset) -> value."""
+        """Return the function (environment, view, flat offset) -> value that reads one element."""
         single_float = buffer.dtype.is_float
 
         def plain(env: Environment, view: View, offset: int) -> Value:
@@ -113,7 +113,7 @@ class ElementCompiler(ScalarCompiler):
                     error = checks.uninitialised(memory, _indices_of(view, offset), site(env), is_output)
                     if now is None or not tracked:
                         raise error
-                    # Perhaps a concurrent iteration writes it later: that would be a conflict, and says more.
+                    # A concurrent iteration may write it later: that would be a conflict, which is a better message.
                     settings.suspected = settings.suspected or error
                 if tracked and now is not None:
                     try:
@@ -134,7 +134,7 @@ class ElementCompiler(ScalarCompiler):
         return heard
 
     def _touch(self, buffer: t.Buffer, node: Any) -> Callable[[Environment, View, int], None] | None:
-        """How listeners hear of a load; None where nobody listens."""
+        """Return the function that reports a load to listeners; None if there are none."""
         report, by_thread, size = self.hear["load"], self._by_thread("read", buffer, node), buffer.dtype.scalar.bytes
         if report is None:
             return by_thread
@@ -147,7 +147,9 @@ class ElementCompiler(ScalarCompiler):
         return touch
 
     def _by_thread(self, verb: str, buffer: t.Buffer, node: Any) -> Callable[[Environment, View, int], None] | None:
-        """How listeners hear which thread accesses shared storage; None where nobody listens, or it is not shared."""
+        """Return the function that reports to listeners which thread accesses shared storage; None if it is not
+        needed.
+        """
         report, size, threads = self.hear["thread_access"], buffer.dtype.scalar.bytes, self.threads
         if report is None or not buffer.scope.startswith("shared"):
             return None
@@ -162,7 +164,7 @@ class ElementCompiler(ScalarCompiler):
         return tell
 
     def _put(self, buffer: t.Buffer, node: Any) -> Callable[[Environment, View, int, Value], None]:
-        """How one element is written: (environment, view, flat offset, value)."""
+        """Return the function (environment, view, flat offset, value) that writes one element."""
 
         def plain(env: Environment, view: View, offset: int, value: Value) -> None:
             view.data[offset] = value
@@ -202,7 +204,7 @@ class ElementCompiler(ScalarCompiler):
         return heard
 
     def _address(self, buffer: t.Buffer, indices: tuple[x.Expr, ...], node: Any) -> Callable[[Environment], int]:
-        """The flat offset of an element, bounds checked."""
+        """Return a function that computes the flat offset of an element, with checks of its bounds."""
         slot = self.slot(buffer)
         places, site = self._indices(indices), self.site(_verb(node), node)
 
@@ -245,7 +247,7 @@ class ElementCompiler(ScalarCompiler):
         return address
 
     def _indices(self, indices: Sequence[x.Expr]) -> list[Evaluate]:
-        # Index arithmetic is not what a ledger of operations counts.
+        # A ledger does not count index arithmetic.
         outer, self._in_data = self._in_data, False
         places = [self.expr(i) for i in indices]
         self._in_data = outer
@@ -276,7 +278,7 @@ class ElementCompiler(ScalarCompiler):
         return offsets
 
     def _vector_load(self, e: t.BufferLoad, picked: np.ndarray | None) -> Evaluate:
-        """A load lane by lane; those that are not picked are only touched."""
+        """Compile a vector load, lane by lane; lanes that are not picked are only checked."""
         if not e.indices or e.indices[-1].dtype.lanes == 1 or e.buffer.dtype.lanes > 1:
             raise Unsupported(f"a load from a buffer of vectors: {e}")
         offsets = self._vector_places(e.buffer, e.indices, e)
@@ -302,8 +304,8 @@ class ElementCompiler(ScalarCompiler):
         return evaluate
 
     def begun(self, s: t.Async) -> Execute:
-        """A copy that is under way until its thread waits for it: each element that the store would write is put on the
-        way instead.
+        """Begin an asynchronous copy: each element that the store would write is in flight until its thread waits for
+        it.
         """
         settings, owner, site, put = self.settings, self.owner(), self.site("written", s), self._put
         arrival = put(s.body.buffer, s.body)
@@ -332,7 +334,7 @@ class ElementCompiler(ScalarCompiler):
                     own[ITERATION] = now
                     arrival(own, view, offset, value)
 
-                # A vector is read before any of its lanes is written: what was read leaves with the first one.
+                # A vector is read before any of its lanes is written; the reads belong to the first lane.
                 settings.flights.begin(owner(env), Flight(arrive, (view.memory, offset, access), tuple(taken)))
                 taken.clear()
                 if settings.arrives_early:
@@ -347,7 +349,7 @@ class ElementCompiler(ScalarCompiler):
             del self._put, self._fetch
 
     def _may_write(self, env: Environment, view: View, offset: int, access: Access) -> None:
-        """A copy that begins may write its destination at once: who touches it at the same time conflicts with it."""
+        """Refuse a copy whose destination is in use; it may write the destination at once, so this is a conflict."""
         memory, now = view.memory, env[ITERATION]
         if offset in memory.arriving or offset in memory.leaving:
             copy = memory.arriving.get(offset) or memory.leaving[offset][0]
@@ -422,7 +424,7 @@ class ElementCompiler(ScalarCompiler):
 
 
 def _active(env: Environment, lanes: int, predicate: Evaluate | None) -> Sequence[int]:
-    """The lanes that a vector access touches."""
+    """Return the lanes that a vector access uses."""
     needed = env[LANES]
     if predicate is not None:
         held = np.broadcast_to(predicate(env), lanes)
@@ -435,7 +437,7 @@ def _verb(node: Any) -> str:
 
 
 def _indices_of(view: View, offset: int) -> tuple[int, ...]:
-    """The indices of an element, from its flat offset; for messages."""
+    """Return the indices of an element for messages, from its flat offset."""
     rest, by_size = offset - view.offset, []
     for n, stride in sorted(zip(view.shape, view.strides, strict=True), key=lambda p: -p[1]):
         index = rest // stride if stride and n > 1 else 0

@@ -1,8 +1,8 @@
-"""What the interpreters find when a program does something undefined, as data: `Finding`.
+"""`Finding`: a description of undefined behaviour that the interpreters find, as data.
 
-An `ExecutionError` of the shadow checks is an `UndefinedBehaviour` and has one: the kind of fault, the element, and the
-accesses behind it, each with the loop values at which it happened and the node of the program, whose text can be marked
-(`finding.script(func)`).
+An `ExecutionError` of the shadow checks is an `UndefinedBehaviour`, which has a finding: the kind of fault, the
+element, and the accesses that caused it. Each access has the loop values at which it happened, and its node of the
+program, whose text can be marked (`finding.script(func)`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .text import statement_text
 class Access:
     """One access: "read" or "written", the values of the loops around it, and the expression or statement that did it.
 
-    The loops are those of the function that the access stands in, outermost first.
+    The loops are those of the function that contains the access, outermost first.
     """
 
     verb: str
@@ -35,12 +35,12 @@ class Access:
 
     @property
     def where(self) -> str:
-        """`i = 0, j = 3`, "" outside of all loops."""
+        """The loop values as text, such as `i = 0, j = 3`; "" outside of all loops."""
         return ", ".join(f"{name} = {value}" for name, value in self.loops)
 
     @property
     def place(self) -> str:
-        """The text, and where."""
+        """The access as text, with its loop values."""
         return f"{self.text}, where {self.where}" if self.loops else self.text
 
     def __str__(self) -> str:
@@ -52,10 +52,9 @@ class Access:
 class Finding:
     """Undefined behaviour in a run.
 
-    `kind` is "conflict" (two accesses that nothing orders), "out of bounds", "uninitialised read", "output not
-    written" or "divergent barrier". `index` is the element of `buffer`; for "out of bounds" the index that was asked
-    for. `accesses` are the two of a conflict or divergence, otherwise the one that is at fault; none where a write is
-    missing.
+    `kind` is "conflict" (two accesses that nothing orders), "out of bounds", "uninitialised read", "output not written"
+    or "divergent barrier". `index` is the element of `buffer`; for "out of bounds" it is the index that was used.
+    `accesses` has two accesses for a conflict or a divergent barrier, none for a missing write, and otherwise one.
     """
 
     kind: str
@@ -64,9 +63,9 @@ class Finding:
     accesses: tuple[Access, ...] = ()
 
     def script(self, program: PrimFunc | IRModule) -> str:
-        """The text of the function that ran, with the accesses underlined, each with its verb and loop values.
+        """Return the text of the function that ran, with the accesses underlined, each with its verb and loop values.
 
-        Of a module, it is the function that the accesses stand in.
+        For a module, it is the function that contains the accesses.
         """
         func = program
         if isinstance(program, IRModule):
@@ -83,7 +82,7 @@ class Finding:
 
 
 class UndefinedBehaviour(ExecutionError):
-    """An `ExecutionError` that says what was found as data too."""
+    """An `ExecutionError` that also has a `finding`."""
 
     def __init__(self, message: str, finding: Finding) -> None:
         super().__init__(message)

@@ -1,9 +1,10 @@
-"""Asynchronous copies of a run: begun, committed in groups, arrived where a wait asks for them.
+"""The asynchronous copies of a run: they are begun, committed in groups, and arrive when a thread waits for them.
 
-A copy reads its source and writes its destination at any time between where it is begun and where its thread waits for
-it. So what it reads is taken at the start, what it writes is written early (order "forward"), late ("backward") or
-either ("shuffled"), and in between nobody may touch the destination or write the source: the shadow says so. A thread
-is a point of the loops over threads around a statement; one that stands in fewer of them speaks for all threads there.
+A copy may read its source and write its destination at any time between its begin and the wait of its thread. So the
+source is read at the start, and the destination is written early (order "forward"), late ("backward") or either
+("shuffled"). In between, the shadow checks that nobody accesses the destination or writes the source. A thread is a
+point of the loops over threads around a statement; a statement inside fewer of these loops speaks for all threads
+there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Owner = frozenset[tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """One element under way: what makes it arrive, and the accesses at its two ends."""
+    """One element of a copy in flight: the function that makes it arrive, and the accesses at its two ends."""
 
     arrive: Callable[[Any], None]  # takes the iteration in which it arrives
     written: tuple[Memory, int, Access]
@@ -31,12 +32,12 @@ class Flight:
 
 @dataclass
 class Flights:
-    """The copies of a run that have not arrived, by their threads: groups in order, the last one still open."""
+    """The copies of a run that have not arrived, by thread: groups in order, the last one still open."""
 
     groups: dict[Owner, list[list[Flight]]] = field(default_factory=dict)
 
     def begin(self, owner: Owner, flight: Flight) -> None:
-        """A copy of a thread is under way."""
+        """Add a copy of a thread."""
         self.groups.setdefault(owner, [[]])[-1].append(flight)
         memory, offset, access = flight.written
         memory.arriving[offset] = access
@@ -44,12 +45,14 @@ class Flights:
             memory.leaving.setdefault(offset, []).append(access)
 
     def commit(self, owner: Owner) -> None:
-        """What a thread began since its last group is a group."""
+        """Make a group of the copies that a thread began since its last group."""
         for groups in self._of(owner):
             groups.append([])
 
     def wait(self, owner: Owner, pending: int, now: Any) -> None:
-        """All but the newest `pending` groups of a thread arrive. What is not in a group yet does not."""
+        """Let all but the newest `pending` groups of a thread arrive. Copies that are not in a group yet do not
+        arrive.
+        """
         for groups in self._of(owner):
             closed = len(groups) - 1
             for group in groups[: max(0, closed - pending)]:
@@ -72,7 +75,7 @@ class Flights:
         flight.arrive(now)
 
     def finish(self, shadow: bool) -> None:
-        """A kernel ended: with copies that nobody waited for it did something undefined."""
+        """Check at the end of a kernel that no thread has left copies that it did not wait for."""
         missing = [flight for groups in self.groups.values() for group in groups for flight in group]
         self.groups.clear()
         if missing and shadow:
@@ -85,7 +88,7 @@ class Flights:
 
 
 def under_way(memory: Memory, index: tuple[int, ...], copy: Access, access: Access) -> UndefinedBehaviour:
-    """An element is touched while a copy of it is under way."""
+    """Return the error for an access to an element while a copy of it is in flight."""
     element = f"element [{', '.join(map(str, index))}] of {memory.name}"
     return UndefinedBehaviour(
         f"{element} is {access.verb} before the copy was waited for\n"

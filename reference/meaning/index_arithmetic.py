@@ -1,9 +1,9 @@
-"""Arithmetic on indices: which expressions it is, and the error for a sum that leaves its dtype.
+"""Arithmetic on indices: which expressions it includes, and the error for a sum that overflows its dtype.
 
-Loop variables, block iterators and symbolic sizes of int32 and int64 are indices. A sum of products over indices alone
-means the number that it is in mathematics; where that number is outside of its dtype the program is undefined. What
-passes on the way is free to be larger: `(i * 3 - j * 3) * n` and `i * (3 * n) - j * (3 * n)` are the same sum.
-As soon as data is part of a sum (a load, a scalar argument, a cast from another kind of number) it wraps.
+Loop variables, block iterators and symbolic sizes of int32 and int64 are indices. A sum of products of indices alone
+means its mathematical value; if the dtype cannot hold it, the program is undefined. Intermediate results may be larger:
+`(i * 3 - j * 3) * n` and `i * (3 * n) - j * (3 * n)` are the same sum. A sum that contains data (a load, a scalar
+argument, a cast from another kind of number) wraps around.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CALLS = ("if_then_else", "likely", "shift_left", "shift_right", "bitwise_and")
 
 
 def is_sum(e: x.Expr) -> bool:
-    """Whether an expression of index dtype adds or multiplies, without a look at what."""
+    """Return whether an expression of an index dtype adds or multiplies, whatever its operands."""
     return e.dtype in _DTYPES and (
         isinstance(e, _SUMS)
         or (isinstance(e, x.Call) and e.op == "shift_left" and isinstance(e.args[1], x.IntImm) and e.args[1].value >= 0)
@@ -30,7 +30,7 @@ def is_sum(e: x.Expr) -> bool:
 
 
 def is_index_sum(e: x.Expr) -> bool:
-    """Whether an expression is a sum or product over indices alone, of at least one."""
+    """Return whether an expression is a sum or product of indices alone, with at least one index."""
     return is_sum(e) and any(isinstance(n, x.Var) for n in x.walk(e)) and not _has_data(e)
 
 
@@ -49,7 +49,9 @@ def _has_data(e: Any) -> bool:
 
 
 def reaches(node: x.Node) -> dict[x.Var, int]:
-    """The largest magnitude of the loop variables and block iterators below a node whose domain is constant."""
+    """Return the largest magnitudes of the loop variables and block iterators below a node that have a constant
+    domain.
+    """
     reached: dict[x.Var, int] = {}
     for part in x.walk(node):
         note_reach(reached, part)
@@ -57,7 +59,7 @@ def reaches(node: x.Node) -> dict[x.Var, int]:
 
 
 def note_reach(reached: dict[x.Var, int], part: x.Node) -> None:
-    """Add what one node says about the reach of variables."""
+    """Add the largest magnitude of the variable that one node defines."""
     if isinstance(part, For):
         _note(reached, part.var, part.start, part.extent)
     elif isinstance(part, x.IterVar) and part.dom is not None:
@@ -70,7 +72,7 @@ def _note(reached: dict[x.Var, int], var: x.Var, start: x.Expr, extent: x.Expr) 
 
 
 def reach(e: x.Expr, magnitudes: Mapping[x.Var, int]) -> int | None:
-    """The largest magnitude that any part of an index expression can have; None where that is not known."""
+    """Return the largest magnitude that any part of an index expression can have; None if it is unknown."""
     if isinstance(e, x.IntImm):
         return abs(e.value)
     if isinstance(e, x.Var):
@@ -84,7 +86,7 @@ def reach(e: x.Expr, magnitudes: Mapping[x.Var, int]) -> int | None:
 
 
 def overflow(e: x.Expr, value: int) -> UndefinedBehaviour:
-    """The error for an index sum whose value its dtype does not hold."""
+    """Return the error for an index sum whose value its dtype cannot hold."""
     return UndefinedBehaviour(
         f"index overflow: {e} is {value}, which {e.dtype} does not hold\n"
         f"  wanted: sums and products of indices within {e.dtype.min} and {e.dtype.max}\n"

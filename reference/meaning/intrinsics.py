@@ -1,8 +1,8 @@
-"""What every intrinsic of `expr/intrin.py` means, on NumPy scalars and arrays alike.
+"""The meaning of every intrinsic of `expr/intrin.py`, on NumPy scalars and arrays alike.
 
-A transcendental function is evaluated in NumPy's `longdouble` and rounded once to the declared dtype. Besides being
-accurate that makes it reproducible: NumPy's float32 and float64 loops give other last bits for other strides.
-Roundings, sign manipulations, `sqrt` and `fma` are exact or correctly rounded.
+A transcendental function is evaluated in NumPy's `longdouble` and rounded once to the declared dtype. This is accurate
+and also reproducible: NumPy's float32 and float64 loops give different last bits for different strides. Roundings, sign
+manipulations, `sqrt` and `fma` are exact or correctly rounded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WIDE = np.longdouble
 
 
 def meaning(op: str, dtype: DType, arg: DType) -> Callable[..., Value]:
-    """The function of an intrinsic that evaluates all its arguments; `arg` is the dtype of the first one."""
+    """Return the function that computes an intrinsic from its evaluated arguments; `arg` is the dtype of the first."""
     if op in _WIDENED and arg.is_float:
         return _widened(_WIDENED[op], arg)
     if op in _NATIVE_FLOAT and arg.is_float:
@@ -43,7 +43,7 @@ def meaning(op: str, dtype: DType, arg: DType) -> Callable[..., Value]:
 
 
 def as_value(result: Any, dtype: DType) -> Value:
-    """An array as it is; a single integer or bool as Python's, a single float as a NumPy scalar."""
+    """Return an array unchanged, a single integer or bool as a Python value, and a single float as a NumPy scalar."""
     if not hasattr(result, "ndim") or result.ndim:
         return result
     return result[()] if dtype.is_float else result.item()
@@ -83,7 +83,7 @@ _WIDENED: dict[str, Callable[..., Any]] = {
 
 
 def round_tf32(a: Any) -> Any:
-    """A float32 rounded to 10 bits of mantissa, ties away from zero: by integers, which have its order."""
+    """Round a float32 to 10 bits of mantissa, ties away from zero, with integer arithmetic on its bits."""
     bits = np.asarray(a, np.float32).view(np.uint32)
     rounded = ((bits + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)).view(np.float32)
     return np.where(np.isfinite(a), rounded, a)[()]
@@ -108,7 +108,7 @@ def _shift(a: Any, b: Any, left: bool) -> Any:
 
 
 def _q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> Any:
-    """x * 2**s * y / 2**q on int32, rounded to the nearest, ties up: in int64, which wraps."""
+    """Return x * 2**s * y / 2**q on int32, rounded to nearest with ties up; computed in int64, which wraps."""
     left, places = np.maximum(s, 0).astype(np.int64), q.astype(np.int64) + np.maximum(-s.astype(np.int64), 0)
     if np.any((places < 1) | (places > 63) | (left > 63)):
         raise ExecutionError("q_multiply_shift: a shift by less than 1 or more than 63 places")
@@ -117,7 +117,7 @@ def _q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> Any:
 
 
 def _dot4_u8i8(a: Any, b: Any) -> Any:
-    """The sum over the four bytes of int32 words: a's are unsigned, b's signed. It never overflows."""
+    """Return the dot product of the four bytes of int32 words, unsigned in a and signed in b. It never overflows."""
     left, right = (np.asarray(x, np.int32, order="C")[..., None].view(dtype) for x, dtype in ((a, "u1"), (b, "i1")))
     return np.sum(left.astype(np.int32) * right.astype(np.int32), axis=-1, dtype=np.int32)
 
@@ -136,10 +136,10 @@ _INTEGER: dict[str, Callable[..., Any]] = {
 
 
 def _fma_narrow(a: Value, b: Value, c: Value, numpy: Any) -> Value:
-    """a * b + c rounded once, for float16 and float32.
+    """Return a * b + c rounded once, for float16 and float32.
 
-    The product is exact in float64. The sum is rounded there to odd (Boldo and Melquiond, "Emulation of FMA and
-    correctly rounded sums", 2008), after which rounding once more is right.
+    The product is exact in float64. The sum is first rounded to odd (Boldo and Melquiond, "Emulation of FMA and
+    correctly rounded sums", 2008), so that rounding it again gives the correct result.
     """
     product = np.multiply(a, b, dtype=np.float64)
     total = product + c
@@ -154,22 +154,25 @@ def _fma_narrow(a: Value, b: Value, c: Value, numpy: Any) -> Value:
 
 
 def halves_of_words(words: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The two bfloat16 of int32 words as float32, the low one first; subnormal ones are zeros of their sign."""
+    """Return the two bfloat16 of int32 words as float32, the low one first; subnormal numbers become zeros of their
+    sign.
+    """
     bits = np.asarray(words).astype(np.int32).view(np.uint32)
     return flushed((bits << np.uint32(16)).view(np.float32)), flushed((bits & np.uint32(0xFFFF0000)).view(np.float32))
 
 
 def flushed(x: Any) -> np.ndarray:
-    """float32 without subnormal numbers: zeros of their sign instead."""
+    """Return float32 values in which subnormal numbers are replaced by zeros of their sign."""
     x = np.asarray(x, np.float32)
     return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
 
 
 def dot2_bf16(acc: Value, a: Value, b: Value) -> Value:
-    """`vdpbf16ps` of AVX-512 BF16: acc + a[1] * b[1] rounded, then + a[0] * b[0] rounded, for words of two bfloat16.
+    """Compute `vdpbf16ps` of AVX-512 BF16: acc + a[1] * b[1] rounded, then + a[0] * b[0] rounded, for words of two
+    bfloat16.
 
-    Each product is added with one rounding to nearest even. Subnormal operands count as zeros, and subnormal sums
-    become zeros, of their sign (Intel's Software Developer's Manual: DAZ and FTZ, whatever MXCSR says).
+    Each product is added with one rounding to nearest even. Subnormal operands and sums become zeros of their sign
+    (Intel's Software Developer's Manual: DAZ and FTZ, whatever MXCSR says).
     """
     (a_low, a_high), (b_low, b_high) = halves_of_words(a), halves_of_words(b)
     with np.errstate(all="ignore"):

@@ -1,8 +1,8 @@
-"""What the binary operators and conversions mean: once on single values, once on arrays.
+"""The meaning of the binary operators and conversions: once on single values, once on arrays.
 
-A single integer is a Python `int` reduced to the range of its dtype after every operation (the same numbers as NumPy's
-scalars of that dtype, without their warnings); a single bool is a Python bool; a single float is a NumPy scalar of the
-declared dtype, never a Python float. Arrays hold the declared dtype. Both forms give the same bits.
+A single integer is a Python `int` reduced to the range of its dtype after every operation (the same as NumPy scalars,
+without their warnings). A single bool is a Python bool. A single float is a NumPy scalar of the declared dtype, never a
+Python float. Arrays have the declared dtype. Both forms give the same bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Operation = Callable[[Value, Value], Value]
 
 
 def wrapping(dtype: DType) -> Callable[[int], int]:
-    """Reduction of an integer to the range of a dtype, as overflow does in two's complement."""
+    """Return a function that reduces an integer to the range of a dtype, like overflow in two's complement."""
     modulus, low, high = 1 << dtype.bits, int(dtype.min), int(dtype.max)
     if dtype.kind == "uint":
         return lambda v: v & (modulus - 1)
@@ -31,7 +31,7 @@ def wrapping(dtype: DType) -> Callable[[int], int]:
 
 
 def constant(e: x.IntImm | x.FloatImm) -> Value:
-    """The value of a constant; a rational is rounded once, to nearest."""
+    """Return the value of a constant; a rational is rounded once, to nearest."""
     if isinstance(e, x.IntImm):
         return bool(e.value) if e.dtype.is_bool else e.value
     kind: Any = e.dtype.numpy.type
@@ -108,7 +108,7 @@ _NEVER_OVERFLOWS = (x.Min, x.Max, x.Mod, x.FloorMod)
 
 
 def on_values(kind: type, dtype: DType) -> Operation:
-    """The meaning of a binary operator on two single values of `dtype`."""
+    """Return the function that applies a binary operator to two single values of `dtype`."""
     if kind in _COMPARE:
         return _COMPARE[kind]
     if dtype.is_float and kind in _FLOAT:
@@ -128,7 +128,7 @@ def on_values(kind: type, dtype: DType) -> Operation:
 
 
 def _array_divisor(b: Value, needed: Any) -> Value:
-    """The divisor with 1 where nobody needs the quotient; an error where a needed one is zero."""
+    """Return the divisor with 1 at points that do not matter; raise an error if it is zero at a point that does."""
     zero = np.asarray(b == 0)
     if not zero.any():
         return b
@@ -170,7 +170,8 @@ _DIVISIONS = (x.Div, x.Mod, x.FloorDiv, x.FloorMod)
 
 
 def on_arrays(kind: type, dtype: DType) -> Callable[[Value, Value, Any], Value]:
-    """The meaning of a binary operator on arrays: (a, b, needed), `needed` the mask of the points that matter or None.
+    """Return the function (a, b, needed) that applies a binary operator to arrays; `needed` is a mask of points or
+    None.
 
     An operand may be a single value; then it has the same dtype.
     """
@@ -189,7 +190,7 @@ def on_arrays(kind: type, dtype: DType) -> Callable[[Value, Value, Any], Value]:
             return lambda a, b, needed: integer(a, b)
 
         def divide(a: Value, b: Value, needed: Any) -> Value:
-            # A single operand gets the dtype here, so that the quotient of two is one of that dtype.
+            # A single operand gets the dtype here, so that a quotient of two has that dtype, too.
             return integer(np.asarray(a, numpy), np.asarray(_array_divisor(b, needed), numpy))
 
         return divide
@@ -200,10 +201,10 @@ def on_arrays(kind: type, dtype: DType) -> Callable[[Value, Value, Any], Value]:
 
 
 def cast_value(source: DType, target: DType) -> Callable[[Value], Value]:
-    """C's conversion of a single value.
+    """Return C's conversion of a single value.
 
-    A float is truncated. Where the result is outside of the target's range (NaN and infinities have none), the cast is
-    undefined, an `ExecutionError`.
+    A float is truncated. If the result is outside of the target's range (as for NaN and infinities), the cast is
+    undefined and raises `ExecutionError`.
     """
     if target.is_bool:
         return lambda v: bool(v != 0)
@@ -232,7 +233,7 @@ def cast_value(source: DType, target: DType) -> Callable[[Value], Value]:
 
 
 def cast_array(source: DType, target: DType) -> Callable[[Value, Any], Value]:
-    """C's conversion of an array: (values, needed)."""
+    """Return C's conversion of an array, as a function (values, needed)."""
     numpy = target.numpy
     if target.is_bool:
         return lambda v, needed: v != 0

@@ -1,4 +1,4 @@
-"""Running one function on arrays: arguments bound, the mode chosen, outputs checked. Shared by level 3 and kernels."""
+"""Run one function on arrays: bind the arguments, choose the mode, check the outputs. Used by level 3 and kernels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MODES = ("fast", "slow")
 
 @dataclass
 class Run:
-    """A function about to run: its arguments, the values of its variables, and what it writes."""
+    """A run of a function: its arguments, the values of its variables, and the buffers that it writes."""
 
     func: t.PrimFunc
     args: Sequence[Any]
@@ -43,7 +43,7 @@ class Run:
     keep: Hashable = None  # of what the code depends on, what settings do not say; None: it is compiled for one run
 
     def start(self, mode: str) -> None:
-        """Run it, in place on the arrays."""
+        """Run the function, in place on the arrays."""
         if mode not in MODES:
             raise InputError(f"mode {mode!r} is unknown; known: {', '.join(MODES)}")
         spend(facts_of(self.func).size)
@@ -55,7 +55,7 @@ class Run:
                 self._one_by_one()
 
     def _one_by_one(self) -> None:
-        """The definition of a run, one element at a time."""
+        """Run one element at a time, which defines the meaning."""
         compiler = self.slow()
         bound = self._bind()
         execute = _compile(compiler, self.values, bound, self.func.body)
@@ -69,9 +69,9 @@ class Run:
         self._finish(bound)
 
     def _in_lockstep(self) -> bool:
-        """The same run in lockstep, again with a loop in order after each conflict; False where that does not help.
+        """Run in lockstep, and again with a loop in order after each conflict; return False if that does not help.
 
-        Errors are left to the slow run: it says what happened first, with both iterations of a conflict.
+        Errors are left to the slow run: it reports the first one, with both iterations of a conflict.
         """
         before = {p: array.copy() for p, array in zip(self.func.params, self.args, strict=True) if p in self.outputs}
         remembered = facts_of(self.func).in_order
@@ -104,9 +104,9 @@ class Run:
                 return True
 
     def _code(self, in_order: set[t.For], bound: Sequence[Argument]) -> tuple[LockstepCompiler, Execute]:
-        """The function compiled for lockstep: once for all runs that differ in their arrays only, where that is kept.
+        """Return the function compiled for lockstep. It is cached for runs that differ only in their arrays.
 
-        What a run changes is in its environment; a compiled function has nothing of it.
+        A run only changes its environment, which is not part of the compiled function.
         """
         facts = facts_of(self.func)
         how = self.settings
@@ -126,7 +126,9 @@ class Run:
                 array[...] = before[param]
 
     def _bind(self) -> list[Argument]:
-        """Views of the arrays, laid out as their buffers say. Symbolic strides and offset: those of a dense array."""
+        """Return views of the arrays with the layouts of their buffers. Symbolic strides and offsets are those of a
+        dense array.
+        """
         bound = []
         for param, array in zip(self.func.params, self.args, strict=True):
             if not isinstance(param, t.Buffer):
@@ -149,7 +151,7 @@ class Run:
         return int(evaluate_scalar(e, {v: self.values[v] for v in x.free_vars(e) if v in self.values}))
 
     def _finish(self, bound: Sequence[Argument]) -> None:
-        """Bring results back and, with shadow, refuse incomplete outputs."""
+        """Write results back and, with shadow, refuse incomplete outputs."""
         for argument in bound:
             argument.write_back()
         for argument in bound:

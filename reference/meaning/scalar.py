@@ -1,8 +1,8 @@
 """The meaning of expressions on single values, and of vector expressions lane by lane.
 
-`ScalarCompiler` turns an expression into a Python closure over the environment, a list with one slot a variable, so
-that a loop does not walk the tree again. Levels add their own nodes by overriding `load`. Single values are as
-`reference.meaning.operations` says; a vector is a NumPy array with one element a lane.
+`ScalarCompiler` turns an expression into a Python closure over the environment, a list with one slot per variable, so
+that a loop does not walk the tree again. Levels add their own nodes by overriding `load`. Single values are as in
+`reference.meaning.operations`; a vector is a NumPy array with one element per lane.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ RESERVED = 2
 
 
 class ScalarCompiler:
-    """Compiles expressions; one instance a function, as it hands out the slots of the environment.
+    """Compiles expressions; there is one instance per function, because it assigns the slots of the environment.
 
-    `domain` gives floats another meaning (`reference.domains.domain`); None: the numbers that they are.
+    `domain` gives floats another meaning (`reference.domains.domain`); None means ordinary numbers.
     """
 
     domain: Domain | None = None
@@ -54,20 +54,20 @@ class ScalarCompiler:
         }  # fmt: skip
 
     def define(self, key: Any) -> int:
-        """A slot for a variable or buffer; the same one when it has one already."""
+        """Return the slot of a variable or buffer, a new one if it has none yet."""
         if key not in self.slots:
             self.slots[key] = self.size
             self.size += 1
         return self.slots[key]
 
     def slot(self, key: Any) -> int:
-        """The slot of something defined; an error names what is used outside its scope."""
+        """Return the slot of a variable or buffer; raises an error if it is used outside its scope."""
         if key not in self.slots:
             raise ExecutionError(f"{getattr(key, 'name', key)} is used where it has no value")
         return self.slots[key]
 
     def expr(self, e: x.Expr) -> Evaluate:
-        """The closure that evaluates `e` in an environment."""
+        """Return the closure that evaluates `e` in an environment."""
         handler = self._handlers.get(type(e))
         if handler is not None:
             return handler(e)
@@ -76,19 +76,21 @@ class ScalarCompiler:
         return self.load(e)
 
     def cells(self, dtype: x.DType) -> np.dtype:
-        """How values of a dtype are stored; compilers that give values another meaning override it."""
+        """Return the NumPy dtype that stores values of a dtype; compilers with another meaning of values override
+        it.
+        """
         return stored(self.domain, dtype)
 
     def load(self, e: x.Expr) -> Evaluate:
-        """The expressions that only one level has."""
+        """Compile an expression that only one level has; levels override this."""
         raise Unsupported(f"the reference interpreter has no meaning for {type(e).__name__}: {e}")
 
     def picked(self, e: x.Expr, lanes: np.ndarray) -> Evaluate:
-        """A vector of which only some lanes are used; levels with memory need not read the others."""
+        """Compile a vector of which only some lanes are used; levels with memory need not read the others."""
         return self.expr(e)
 
     def operation(self, name: str, dtype: x.DType, evaluate: Evaluate) -> Evaluate:
-        """A hook at every arithmetic operation, for levels that report them to listeners."""
+        """Wrap the closure of an arithmetic operation; levels override this to report operations to listeners."""
         return evaluate
 
     def _var(self, e: x.Var) -> Evaluate:
@@ -100,7 +102,7 @@ class ScalarCompiler:
         return lambda env: value
 
     def index_sum(self, e: x.Expr) -> Evaluate | None:
-        """The closure of a sum of indices that might leave its dtype; None for every other expression."""
+        """Return the closure of a sum of indices that might overflow its dtype; None for other expressions."""
         if not (self.checks_indices and is_sum(e)) or not is_index_sum(e):
             return None
         low, high = int(e.dtype.min), int(e.dtype.max)
@@ -119,7 +121,7 @@ class ScalarCompiler:
         return evaluate
 
     def _exact_sum(self, e: Any) -> Evaluate:
-        """The same sum in Python's integers."""
+        """Compile the same sum with Python integers."""
         if not is_sum(e):
             return self.expr(e)
         if isinstance(e, x.Call):
@@ -129,7 +131,7 @@ class ScalarCompiler:
         return self.operation(type(e).__name__.lower(), e.dtype, _EXACT[type(e)](a, b))
 
     def _wrapped_sum(self, e: Any) -> Evaluate:
-        """A sum that wraps, the sums in it included: with data in one of them, all of them are data."""
+        """Compile a sum that wraps, and the sums inside it: if one of them contains data, all count as data."""
         if not is_sum(e):
             return self.expr(e)
         if isinstance(e, x.Call):
@@ -225,7 +227,7 @@ class ScalarCompiler:
         return self.operation(e.op, dtype, lambda env: function(*[a(env) for a in args]))
 
     def opaque(self, e: x.Call) -> Evaluate:
-        """Calls that are not functions of their arguments alone; levels that have some override this."""
+        """Compile a call that depends on more than its arguments; levels that have such calls override this."""
         raise Unsupported(f"the reference interpreter has no meaning for the call {e}")
 
     def _if_then_else(self, e: x.Call) -> Evaluate:
@@ -235,7 +237,7 @@ class ScalarCompiler:
         return lambda env: yes(env) if condition(env) else no(env)
 
     def _choose_lanes(self, condition: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
-        """Lane by lane: neither side is evaluated where the other is chosen."""
+        """Choose lane by lane: neither side is evaluated in lanes where the other one is chosen."""
 
         def evaluate(env: Environment) -> Value:
             holds = condition(env)
@@ -247,7 +249,7 @@ class ScalarCompiler:
         return evaluate
 
     def _vector_reduce(self, e: x.Call) -> Evaluate:
-        # From the first lane to the last: for floats the order is part of the meaning.
+        # Go from the first lane to the last: for floats, the order is part of the meaning.
         vector, dtype = self.expr(e.args[0]), e.args[0].dtype
         apply = operations.on_values(_REDUCERS[VECTOR_REDUCTIONS[e.op]], dtype.scalar)
 
@@ -274,10 +276,11 @@ class ScalarCompiler:
         return lambda env: np.full(lanes, value(env), numpy)
 
     def operands(self, e: x.Shuffle) -> list[Evaluate]:
-        """The vectors of a shuffle, each for the lanes that are picked of it.
+        """Return the vectors of a shuffle, each compiled for the lanes that are picked from it.
 
-        A load that stands in a shuffle reads the elements of those lanes. The others' must lie inside the buffer, as
-        hardware touches them, but may be unwritten, or another iteration's: what they hold reaches nobody.
+        A load in a shuffle reads the elements of those lanes. The elements of the other lanes must be inside the
+        buffer, because hardware accesses them, but they may be unwritten, or belong to another iteration: their values
+        are not used.
         """
         lanes = [v.dtype.lanes for v in e.vectors]
         used = np.zeros(sum(lanes), np.bool_)
@@ -299,7 +302,7 @@ class ScalarCompiler:
 
 
 def _on_lanes(env: Environment, lanes: np.ndarray, evaluate: Evaluate) -> Value | None:
-    """A vector computed for some lanes only; None when there is none."""
+    """Evaluate a vector for some lanes only; return None if there are none."""
     outer = env[LANES]
     needed = lanes if outer is None else lanes & outer
     if not needed.any():
@@ -351,7 +354,7 @@ _INTEGER_FORMS: dict[type, Callable[..., Evaluate]] = {x.Add: _add, x.Sub: _sub,
 
 
 def evaluate(e: x.Expr, values: dict[x.Var, Value] | None = None) -> Value:
-    """The value of one expression without loads, given its free variables."""
+    """Return the value of an expression without loads, given its free variables."""
     if isinstance(e, x.IntImm):
         return operations.constant(e)
     compiler = ScalarCompiler()

@@ -1,4 +1,4 @@
-"""How a run goes, and what a function writes: shared by the slow and the fast mode."""
+"""The settings of a run, and the buffers that a function writes: shared by the slow and the fast mode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .findings import UndefinedBehaviour
 from .flights import Flights
 from .storage import Memory, View
 
-# After so many iterations a `while` is taken to have no end. MINITVM_WHILE_LIMIT sets another number.
+# After this number of iterations a `while` counts as endless. MINITVM_WHILE_LIMIT sets another number.
 WHILE_LIMIT = 500_000
 
 ORDERS = ("forward", "backward", "shuffled")
@@ -33,7 +33,9 @@ INDEPENDENT = (t.ForKind.PARALLEL, t.ForKind.VECTORIZED, t.ForKind.THREAD)
 
 
 def while_limit() -> int:
-    """How often a `while` may run before it is taken to have no end; InputError where the setting is no number."""
+    """Return the number of iterations after which a `while` counts as endless; raises `InputError` for an invalid
+    setting.
+    """
     text = os.environ.get("MINITVM_WHILE_LIMIT", "") or str(WHILE_LIMIT)
     if not text.isdecimal():
         raise InputError(f"MINITVM_WHILE_LIMIT: wanted a number of 0 or more, found {text!r}")
@@ -41,7 +43,7 @@ def while_limit() -> int:
 
 
 def endless(loop: t.While, limit: int) -> ExecutionError:
-    """The error of a `while` that went beyond the limit."""
+    """Return the error for a `while` that exceeds the limit."""
     return ExecutionError(
         f"while {loop.condition}: no end after {limit} iterations\n"
         f"  try:    MINITVM_WHILE_LIMIT={limit * 100} in the environment, if it takes so many"
@@ -50,7 +52,9 @@ def endless(loop: t.While, limit: int) -> ExecutionError:
 
 @dataclass
 class Settings:
-    """How to run: what is checked, in which order independent iterations come, who listens, what floats mean."""
+    """The settings of a run: the checks, the order of independent iterations, the listeners, and the meaning of
+    floats.
+    """
 
     shadow: bool = True
     order: str = "forward"
@@ -67,9 +71,11 @@ class Settings:
 
     @contextmanager
     def suspecting(self, outermost: bool) -> Iterator[None]:
-        """Run independent iterations; an uninitialised read in one is reported when they are over without a conflict.
+        """Run independent iterations inside a `with` block; report an uninitialised read at the end, unless there is a
+        conflict.
 
-        Of a missing barrier, say, the read may come first; the write that it should have waited for follows.
+        If a barrier is missing, for example, the read may come first, and the write that it should wait for comes
+        later.
         """
         if not outermost:
             yield
@@ -90,7 +96,7 @@ class Settings:
         self.random = random.Random(self.seed)
 
     def iterations(self, count: int) -> Sequence[int]:
-        """The iterations of an independent loop in the order in which they run."""
+        """Return the iterations of an independent loop in the order in which they run."""
         if self.order == "forward":
             return range(count)
         if self.order == "backward":
@@ -99,18 +105,20 @@ class Settings:
 
     @property
     def arrives_early(self) -> bool:
-        """Whether the asynchronous copy that begins now writes its destination at once."""
+        """Return whether the asynchronous copy that begins now writes its destination at once."""
         return self.order == "forward" or (self.order == "shuffled" and self.random.random() < 0.5)
 
     def partitioned(self, count: int) -> list[int]:
-        """The iterations of a PARALLEL loop: each thread its share in order, the threads as `order` says."""
+        """Return the iterations of a PARALLEL loop: the share of each thread in order, and the threads in the chosen
+        order.
+        """
         n = self.threads
         shares = [range(count * k // n, count * (k + 1) // n) for k in range(n)]
         return [i for k in self.iterations(n) for i in shares[k]]
 
 
 def stored_buffers(func: t.PrimFunc, module: t.IRModule | None = None) -> frozenset[t.Buffer]:
-    """The buffers that a function may write: itself, through views, or through the kernels that it calls."""
+    """Return the buffers that a function may write, including writes through views and by the kernels that it calls."""
     by_module = _STORED.setdefault(func, WeakKeyDictionary())
     key = func if module is None else module
     if key not in by_module:
@@ -137,12 +145,12 @@ def _stored_buffers(func: t.PrimFunc, module: t.IRModule | None) -> set[t.Buffer
             stored |= {
                 a for p, a in zip(kernel.params, call.args, strict=True) if p in inner and isinstance(a, t.Buffer)
             }
-    # What was an output before lowering is one, whether or not a write is left.
+    # An output before lowering is still an output, even if no write is left.
     return stored | {p for k in func.attrs.get("tir.writes", ()) if isinstance(p := func.params[k], t.Buffer)}
 
 
 def written_elements(buffer: t.Buffer, memory: Memory, view: View) -> None:
-    """ExecutionError unless every element of an output was written."""
+    """Raise `ExecutionError` unless every element of an output was written."""
     if memory.init is None or 0 in view.shape:
         return
     done = np.frombuffer(memory.init, np.uint8)[view.offsets()]

@@ -1,11 +1,11 @@
-"""What the interpreters watch beside the values: initialised cells, bounds, conflicting accesses.
+"""The interpreters' checks for undefined behaviour: uninitialised elements, bounds, conflicting accesses.
 
-Two accesses to one element conflict when one of them writes and nothing orders them: they belong to different
-iterations of the same execution of a parallel, vectorised or thread loop. An access is identified by its path, one
-(execution, phase, iteration) for each such loop around it, outermost first. At the first place where two paths differ:
-another execution or another phase (a barrier lies between) means that one came before the other; the same execution and
-phase and another iteration means that they are concurrent. Only the last writer, and at most two readers that are
-concurrent with each other, need to be kept for an element: earlier accesses are ordered before them.
+Two accesses to the same element conflict if one of them writes and nothing orders them: they belong to different
+iterations of the same execution of a parallel, vectorised or thread loop. An access is identified by its path, with an
+(execution, phase, iteration) for each such loop around it, outermost first. Look at the first place where two paths
+differ. If the execution or the phase differs (there is a barrier between them), one access came before the other; if
+only the iteration differs, they are concurrent. For each element, only the last writer and at most two concurrent
+readers are kept: earlier accesses are ordered before them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .text import access_text
 
 
 class Iteration:
-    """One iteration of a loop whose iterations claim to be independent, within those around it."""
+    """One iteration of a loop whose iterations claim to be independent, inside such iterations of outer loops."""
 
     __slots__ = ("path", "where")
 
@@ -36,12 +36,12 @@ class Iteration:
         return Iteration((*outer.path, (execution, 0, index)), (*outer.where, (var, is_thread)))
 
     def after_barrier(self) -> Iteration:
-        """The same threads in their next phase."""
+        """Return the same threads in their next phase."""
         path = tuple((e, p + thread, i) for (e, p, i), (_, thread) in zip(self.path, self.where, strict=True))
         return Iteration(path, self.where)
 
     def concurrent(self, other: Iteration) -> bool:
-        """Whether nothing orders this iteration and another."""
+        """Return whether nothing orders this iteration and another."""
         for mine, theirs in zip(self.path, other.path, strict=False):
             if mine != theirs:
                 return mine[0] == theirs[0] and mine[1] == theirs[1]
@@ -49,7 +49,7 @@ class Iteration:
 
 
 def note_read(memory: Memory, offset: int, now: Iteration, load: Callable[[], Access]) -> None:
-    """Record a read from inside a parallel loop; an error if a concurrent iteration wrote the element."""
+    """Record a read inside a parallel loop; raise an error if a concurrent iteration wrote the element."""
     writer = memory.writers.get(offset)
     if writer is not None and writer[0] is not now and writer[0].concurrent(now):
         raise Concurrent(writer[1], load)
@@ -62,7 +62,7 @@ def note_read(memory: Memory, offset: int, now: Iteration, load: Callable[[], Ac
 
 
 def note_write(memory: Memory, offset: int, now: Iteration, store: Callable[[], Access]) -> None:
-    """Record a write from inside a parallel loop; an error if a concurrent iteration accessed the element."""
+    """Record a write inside a parallel loop; raise an error if a concurrent iteration accessed the element."""
     writer = memory.writers.get(offset)
     if writer is not None and writer[0] is not now and writer[0].concurrent(now):
         raise Concurrent(writer[1], store)
@@ -73,7 +73,7 @@ def note_write(memory: Memory, offset: int, now: Iteration, store: Callable[[], 
 
 
 class Concurrent(Exception):
-    """Two accesses that nothing orders; who knows the element's index makes a `conflict` of it."""
+    """Two unordered accesses; code that knows the element's index turns it into a `conflict`."""
 
     def __init__(self, first: Callable[[], Access], second: Callable[[], Access]) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class Concurrent(Exception):
 
 
 def conflict(memory: Memory, index: tuple[int, ...], accesses: tuple[Access, Access]) -> UndefinedBehaviour:
-    """Two iterations that claim to be independent meet in one element."""
+    """Return the error for an element that two iterations access although they claim to be independent."""
     element = f"element [{', '.join(map(str, index))}] of {memory.name}"
     lines = [f"conflicting accesses to {element}: nothing orders them", *(f"  {one}" for one in accesses)]
     return UndefinedBehaviour("\n".join(lines), Finding("conflict", memory.name, index, accesses))
@@ -90,7 +90,7 @@ def conflict(memory: Memory, index: tuple[int, ...], accesses: tuple[Access, Acc
 def out_of_bounds(
     buffer: t.Buffer, indices: tuple[Any, ...], point: tuple[int, ...], shape: tuple[int, ...], access: Access
 ) -> UndefinedBehaviour:
-    """An index outside its dimension; negative ones included."""
+    """Return the error for an index outside its dimension, such as a negative one."""
     axis = next((k for k, (i, n) in enumerate(zip(point, shape, strict=False)) if not 0 <= i < n), 0)
     bad = point[axis] if point else 0
     limit = shape[axis] if shape else 1
@@ -103,7 +103,7 @@ def out_of_bounds(
 
 
 def uninitialised(memory: Memory, point: tuple[int, ...], access: Access, is_output: bool) -> UndefinedBehaviour:
-    """An element is read before anything was written to it."""
+    """Return the error for an element that is read before it was written."""
     text = (
         f"uninitialised read: element [{', '.join(map(str, point))}] of {memory.name} has not been written yet\n"
         f"  in:     {access.place}"
@@ -114,7 +114,7 @@ def uninitialised(memory: Memory, point: tuple[int, ...], access: Access, is_out
 
 
 def lanes_meet(name: str, index: tuple[int, ...], access: Access) -> UndefinedBehaviour:
-    """Two lanes of one vector store write the same element."""
+    """Return the error for two lanes of one vector store that write the same element."""
     return UndefinedBehaviour(
         f"two lanes of one store write the same element of {name}\n  in:     {access.place}",
         Finding("conflict", name, index, (access, access)),
@@ -122,7 +122,7 @@ def lanes_meet(name: str, index: tuple[int, ...], access: Access) -> UndefinedBe
 
 
 def never_written(buffer: t.Buffer, point: tuple[int, ...], missing: int, total: int) -> UndefinedBehaviour:
-    """The function ended, and part of an output still has no value."""
+    """Return the error for an output that still has elements without a value when the function ends."""
     return UndefinedBehaviour(
         f"output {buffer.name} is incomplete: {missing} of {total} elements were never written,"
         f" the first at [{', '.join(map(str, point))}]",
@@ -131,7 +131,7 @@ def never_written(buffer: t.Buffer, point: tuple[int, ...], missing: int, total:
 
 
 def divergent_barrier(var: str, waits: int, gone: int, barrier: Any) -> UndefinedBehaviour:
-    """Some threads of a block wait at a barrier that others never reach."""
+    """Return the error for a barrier at which some threads of a block wait and which others never reach."""
     return UndefinedBehaviour(
         f"divergent barrier: thread {var} = {waits} waits at a barrier that thread {var} = {gone} never reaches",
         Finding(

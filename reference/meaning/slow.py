@@ -1,8 +1,8 @@
-"""The definition of what a loop program does, one iteration and one element at a time.
+"""The definition of loop programs: run one iteration and one element at a time.
 
-`StatementCompiler` turns statements into Python closures over an environment (one slot a variable or buffer; slot 0 is
-the current parallel iteration). `reference.tir` runs level-3 programs with it, `reference.kernel` adds what lowered
-programs have. It is the judge of `reference.fast.lockstep`, which runs the same programs faster.
+`StatementCompiler` turns statements into Python closures over an environment (one slot per variable or buffer; slot 0
+is the current parallel iteration). `reference.tir` runs level-3 programs with it, and `reference.kernel` adds the nodes
+of lowered programs. Tests compare `reference.fast.lockstep`, which runs the same programs faster, with it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StatementCompiler(Statements, ElementCompiler):
         return self._heard_loop(s, start, extent, run)
 
     def loop_body(self, s: t.For) -> Execute:
-        """The body of a loop, reporting each iteration to those who listen."""
+        """Compile the body of a loop, which reports each iteration to listeners."""
         body = self.stmt(s.body)
         report = self.hear["loop_iteration"]
         if report is None:
@@ -181,9 +181,9 @@ class StatementCompiler(Statements, ElementCompiler):
         return run
 
     def match_buffer(self, m: t.MatchBufferRegion) -> Execute:
-        """Bind a buffer to a region of another one, with the layout that the region has there.
+        """Bind a buffer to a region of another one, with the layout of that region.
 
-        A region that is not wholly inside has no elements.
+        A region that is partly outside has no elements.
         """
         source = self.slot(m.source.buffer)
         starts = [self.expr(r.start) for r in m.source.region]
@@ -218,7 +218,7 @@ class StatementCompiler(Statements, ElementCompiler):
     def _unify(
         self, e: x.Expr, actual: Callable[[View], int], what: str, m: t.MatchBufferRegion
     ) -> Callable[[Environment, View], None]:
-        """A variable without a value takes the actual one; anything else must be equal to it."""
+        """Give a variable without a value the actual one; require that any other expression equals it."""
         if isinstance(e, x.Var) and e not in self.slots:
             slot = self.define(e)
 

@@ -1,4 +1,4 @@
-"""What statements do in the slow and in the fast mode alike: one after the other, with names for values."""
+"""The meaning of statements that is common to the slow and the fast mode: sequences, names, loops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .scalar import Environment, Execute, ScalarCompiler
 from .settings import Settings, endless
 from .steps import spend, statements
 
-# The method that compiles a statement; the modes have those that are not here.
+# The method that compiles each kind of statement; some are defined in the modes.
 _METHODS: dict[type, str] = {
     t.BufferStore: "store", t.For: "loop", t.While: "while_", t.If: "if_", t.Seq: "seq", t.LetStmt: "let_stmt",
     t.Assert: "assert_", t.Evaluate: "evaluate", t.Prefetch: "prefetch", t.Allocate: "allocate",
@@ -23,7 +23,7 @@ class Statements(ScalarCompiler):
     settings: Settings
 
     def stmt(self, s: t.Stmt) -> Execute:
-        """The closure that runs a statement: once in the slow mode, at all points in the fast one."""
+        """Return the closure that runs a statement: once in the slow mode, at all points in the fast mode."""
         method = _METHODS.get(type(s))
         if method is None:
             raise Unsupported(f"the reference interpreter has no meaning for {type(s).__name__}")
@@ -31,7 +31,7 @@ class Statements(ScalarCompiler):
         return execute
 
     def seq(self, s: t.Seq) -> Execute:
-        """One statement after the other."""
+        """Run one statement after the other."""
         parts = tuple(self.stmt(one) for one in s.stmts)
 
         def run(env: Environment) -> None:
@@ -41,7 +41,7 @@ class Statements(ScalarCompiler):
         return run
 
     def let_stmt(self, s: t.LetStmt) -> Execute:
-        """A name for a value in what follows."""
+        """Bind a name to a value for the body."""
         value = self.expr(s.value)
         slot = self.define(s.var)
         body = self.stmt(s.body)
@@ -53,7 +53,9 @@ class Statements(ScalarCompiler):
         return run
 
     def while_(self, s: t.While) -> Execute:
-        """As long as a condition holds. No loop of a grid contains one: the condition is one value there too."""
+        """Run the body while a condition holds. In the fast mode it is a single value, because no grid loop contains a
+        `while`.
+        """
         condition, body, limit = self.expr(s.condition), self.stmt(s.body), self.settings.while_limit
         each = statements(s.body)
 
@@ -69,7 +71,7 @@ class Statements(ScalarCompiler):
         return run
 
     def evaluate(self, s: t.Evaluate) -> Execute:
-        """An expression for its effect."""
+        """Evaluate an expression for its effect."""
         value = self.expr(s.value)
 
         def run(env: Environment) -> None:
@@ -78,13 +80,13 @@ class Statements(ScalarCompiler):
         return run
 
     def prefetch(self, s: t.Prefetch) -> Execute:
-        """A hint: it means nothing."""
+        """Do nothing: a prefetch is only a hint."""
         return lambda env: None
 
     def instruction(self, s: t.Instruction) -> Execute:
-        """What its description says; once, however many threads run it together."""
+        """Run the description of an instruction; once, however many threads execute it together."""
         return self.stmt(s.body)
 
     def kernel_call(self, s: t.KernelCall) -> Execute:
-        """Calls belong to host functions; `reference.kernel` gives them their meaning."""
+        """Refuse the call of a kernel; `reference.kernel` overrides this for host functions."""
         raise Unsupported(f"the call of {s.kernel} in a level-3 function; kernels are called by host functions")

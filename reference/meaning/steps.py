@@ -1,8 +1,8 @@
-"""Work counted in steps, so that a budget ends at the same place on every machine.
+"""Count work in steps, so that a budget ends at the same place on every machine.
 
 A step is about one statement that an interpreter runs for one iteration, or for `POINTS` points of a grid at once. The
-interpreters report steps with `spend`, a loop at a time; `limited` gives whatever runs inside of it a budget. Nothing
-of the oracle looks at a clock: what it tries, and so what it says, depends on the programs and the seed alone.
+interpreters report steps with `spend`, a loop at a time, and `limited` gives a budget to the code inside it. The oracle
+never looks at a clock: its results depend only on the programs and the seed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ POINTS = 256  # of a grid that count as one step: so many take NumPy about as lo
 
 
 class OutOfSteps(Unsupported):
-    """A run came to the end of its budget."""
+    """A run used up its budget."""
 
 
 class _Meter(threading.local):
@@ -31,20 +31,20 @@ _METER = _Meter()
 
 
 def spend(count: int) -> None:
-    """Report steps about to be taken; raises `OutOfSteps` where the budget does not reach that far."""
+    """Report steps that are about to be run; raises `OutOfSteps` if they exceed the budget."""
     _METER.taken += count
     if _METER.taken > _METER.limit:
         raise OutOfSteps("the run takes more steps than it was allowed")
 
 
 def taken() -> int:
-    """The steps that this thread has taken so far; differences of it are what a run costs."""
+    """Return the steps that this thread has run so far; differences give the cost of a run."""
     return _METER.taken
 
 
 @contextmanager
 def limited(count: int) -> Iterator[None]:
-    """A budget for what runs inside, within the one that may be there already."""
+    """Limit the steps inside a `with` block, also within an outer limit."""
     outer = _METER.limit
     _METER.limit = min(outer, _METER.taken + count)
     try:
@@ -54,7 +54,9 @@ def limited(count: int) -> Iterator[None]:
 
 
 def statements(body: Node) -> int:
-    """How many statements one iteration of a loop runs itself: those of inner loops are reported by these."""
+    """Return the number of statements that one iteration of a loop runs, without inner loops, which are counted
+    separately.
+    """
     count, rest = 1, [body]
     while rest:
         node = rest.pop()

@@ -1,7 +1,7 @@
-"""The memory of an interpreted program: flat arrays with one shadow cell an element, and views on them.
+"""The memory of an interpreted program: flat arrays with a shadow cell per element, and views of them.
 
-A `Memory` is storage that comes to life once: an argument, or one entry of the scope that allocates a buffer. A `View`
-is what a buffer means at some moment: shape, strides and offset over a memory, all plain integers.
+A `Memory` is a piece of storage: an argument, or one allocation of a buffer (one entry of its scope). A `View` is the
+meaning of a buffer at some moment: shape, strides and offset in a memory, all plain integers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .scalar import Environment, Evaluate, ScalarCompiler
 class Memory:
     """Storage of elements of one dtype.
 
-    `init[k]` is whether element k holds a value (None: not tracked). `writers` and `readers` are the accesses from
-    inside parallel loops that later ones may conflict with; see `reference.meaning.shadow`. For asynchronous copies see
+    `init[k]` tells whether element k has a value (None: not tracked). `writers` and `readers` are accesses inside
+    parallel loops with which later ones may conflict; see `reference.meaning.shadow`. For asynchronous copies see
     `reference.meaning.flights`.
     """
 
@@ -38,7 +38,7 @@ class Memory:
 
 
 class View:
-    """A buffer's place in a memory. Element (i, j) is `data[offset + i * strides[0] + j * strides[1]]`."""
+    """A buffer's place in a memory: element (i, j) is `data[offset + i * strides[0] + j * strides[1]]`."""
 
     __slots__ = ("data", "memory", "offset", "shape", "strides")
 
@@ -48,14 +48,14 @@ class View:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The first flat offset that the view covers, and one past the last."""
+        """The first flat offset of the view, and the last one plus one."""
         if 0 in self.shape:
             return self.offset, self.offset
         reach = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
         return self.offset + sum(min(r, 0) for r in reach), self.offset + sum(max(r, 0) for r in reach) + 1
 
     def offsets(self) -> np.ndarray:
-        """The flat offset of each element, in the view's shape."""
+        """Return the flat offset of each element, in the view's shape."""
         total = np.full(self.shape, self.offset, np.int64)
         for axis, (n, s) in enumerate(zip(self.shape, self.strides, strict=True)):
             total += (np.arange(n) * s).reshape([-1 if k == axis else 1 for k in range(len(self.shape))])
@@ -63,7 +63,7 @@ class View:
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides in elements of a dense array."""
+    """Return the strides of a dense array, in elements."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
@@ -72,7 +72,7 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def poison(size: int, dtype: x.DType, domain: Domain | None = None) -> np.ndarray:
-    """Storage that nobody wrote yet: NaN, or a striking integer, so that a wrong program shows without shadow too."""
+    """Return storage that was not written yet: NaN, or a striking integer, so that errors show even without shadow."""
     if dtype.is_float:
         if domain is not None:
             return domain.poison(size, dtype)
@@ -84,7 +84,7 @@ def poison(size: int, dtype: x.DType, domain: Domain | None = None) -> np.ndarra
 
 def allocate(name: str, shape: tuple[int, ...], dtype: x.DType, scope: str, shadow: bool,
              domain: Domain | None = None) -> View:  # fmt: skip
-    """Fresh, uninitialised, dense storage; a dtype with lanes takes as many elements."""
+    """Return new, uninitialised, dense storage; a dtype with lanes uses as many elements."""
     if any(n < 0 for n in shape):
         raise ExecutionError(f"{name} is allocated with a negative size: {shape}")
     size = int(np.prod(shape, dtype=np.int64)) if shape else 1
@@ -96,7 +96,7 @@ Allocator = Callable[[Environment], View]
 
 
 def allocator(compiler: ScalarCompiler, buffer: t.Buffer, shadow: bool) -> Allocator:
-    """A closure that makes the storage of an allocated buffer, honouring strides and elem_offset."""
+    """Return a closure that allocates a buffer, with its strides and elem_offset."""
     dims = [compiler.expr(d) for d in buffer.shape]
     strides = [compiler.expr(s) for s in buffer.strides]
     offset = compiler.expr(buffer.elem_offset)
@@ -115,7 +115,7 @@ def allocator(compiler: ScalarCompiler, buffer: t.Buffer, shadow: bool) -> Alloc
 
 def laid_out(name: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: x.DType, scope: str,
              shadow: bool, domain: Domain | None = None) -> View:  # fmt: skip
-    """Storage just large enough for a view of that layout."""
+    """Return storage that is just large enough for a view with that layout."""
     view = View(Memory(name, np.empty(0), scope, None), shape, strides, offset)
     low, high = view.extent
     if low < 0:
@@ -126,9 +126,9 @@ def laid_out(name: str, shape: tuple[int, ...], strides: tuple[int, ...], offset
 
 def bind_dimensions(func: t.PrimFunc, args: Sequence[Any], sizes: Mapping[str, int] | None = None,
                     domain: Domain | None = None) -> dict[x.Var, Any]:  # fmt: skip
-    """The values of the scalar parameters and symbolic dimensions that these arguments give; InputError on a misfit.
+    """Return the scalar parameters and symbolic dimensions as given by the arguments; raises `InputError` on a misfit.
 
-    `sizes` gives dimensions by name that the shapes do not tell. Floats are elements of the domain, where there is one.
+    `sizes` gives dimensions by name that the shapes do not determine. With a domain, floats are its elements.
     """
     if len(args) != len(func.params):
         names = ", ".join(p.name for p in func.params)
@@ -177,7 +177,7 @@ def _dimension(dim: x.Expr, values: dict[x.Var, Any]) -> int:
 
 
 def scalar_argument(param: x.Var, arg: Any) -> Any:
-    """A scalar argument as a value of its parameter's dtype."""
+    """Return a scalar argument as a value of its parameter's dtype."""
     if np.ndim(arg) != 0:
         raise InputError(f"{param.name} is a scalar of dtype {param.dtype}, found an array of shape {np.shape(arg)}")
     if param.dtype.is_float:
@@ -189,7 +189,7 @@ def scalar_argument(param: x.Var, arg: Any) -> Any:
 
 
 def check_array(func: t.PrimFunc, param: t.Buffer, arg: Any, dtype: np.dtype) -> None:
-    """Refuse what is not an array of the parameter's dtype, as it is stored, and rank."""
+    """Raise `InputError` unless the argument is an array of the parameter's rank and (stored) dtype."""
     if not isinstance(arg, np.ndarray):
         raise InputError(f"{func.name}: {param.name} takes a NumPy array, found {type(arg).__name__}")
     if arg.dtype != dtype:
@@ -200,7 +200,7 @@ def check_array(func: t.PrimFunc, param: t.Buffer, arg: Any, dtype: np.dtype) ->
 
 
 class Argument:
-    """An array argument during a run: its view, and the way back into the caller's array."""
+    """An array argument during a run: its view, and the caller's array to copy results to."""
 
     def __init__(
         self, param: t.Buffer, array: np.ndarray, strides: tuple[int, ...], offset: int, init: bool | None,
@@ -223,11 +223,11 @@ class Argument:
         self.copied = True
 
     def write_back(self) -> None:
-        """Bring the results into the caller's array, where it was not used in place."""
+        """Copy the results into the caller's array, unless it was used in place."""
         if self.copied:
             self.array[...] = self.view.data[self.view.offsets()]
 
 
 def integers(evaluators: Sequence[Evaluate], env: Environment) -> tuple[int, ...]:
-    """Several integer expressions at once."""
+    """Evaluate several integer expressions."""
     return tuple(int(f(env)) for f in evaluators)

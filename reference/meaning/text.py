@@ -9,12 +9,12 @@ from minitvm.tir import nodes as t
 
 
 def access_text(buffer: t.Buffer, indices: tuple[Expr, ...]) -> str:
-    """`A[i, j]`, or `A[()]` for a buffer without dimensions."""
+    """Return an access as text: `A[i, j]`, or `A[()]` for a buffer without dimensions."""
     return f"{buffer.name}[{', '.join(map(str, indices)) or '()'}]"
 
 
 def statement_text(node: Any) -> str:
-    """A statement, or the head of a compound one, on one line."""
+    """Return a statement as a line of text; for a compound statement, its head."""
     if isinstance(node, t.BufferStore):
         return f"{access_text(node.buffer, node.indices)} = {node.value}"
     if isinstance(node, t.For):

@@ -1,28 +1,28 @@
-"""What a grid of GPU threads means at level 3, written out in terms that every interpreter has.
+"""Write out the meaning of GPU threads at level 3, as loops and dimensions that every interpreter has.
 
-TVM's programs leave six things unsaid, which its lowering adds. `written_out` adds them for the interpreters:
+TVM's programs leave six things implicit, which its lowering adds. `written_out` adds them for the interpreters:
 
 - **Threads that reduce go in order.** A loop over threadIdx that drives a reduction iterator of a block below it (a
   cross-thread reduction) is a serial loop. It owns no storage.
-- **A thread is bound once.** A loop over threadIdx.x inside another one over threadIdx.x is no second loop: each thread
-  does its own iteration of it.
-- **Storage has owners.** A buffer in "shared" exists once for each block of threads, one in "warp" once for the
-  threads along threadIdx.x, one in "local" (or another scope
-  that is not global) once for each thread, wherever it is allocated: it gets a dimension for each loop of its owners
-  that holds all its accesses. An iteration of a parallel loop owns storage in "local" alike; where all indices of a
-  buffer depend on the loop, its iterations use different parts of it already, and it stays one, unless it is held in
-  registers ("local.tile"), of which each iteration of a vectorised loop has its own, too.
-- **Threads that share storage go in step.** Where a nest of threads writes "shared", all of them do one statement
-  before any does the next, as with a barrier between statements: the loops over threads move inwards to the statements.
-  What a let reads, all of them read before any goes on, and it stays what it was.
-  So do they where a loop inside is parallel or vectorised: its iterations do not depend on each other, and all threads
-  do one of them before any does the next.
-- **Threads that combine values wait for each other.** At an `AllReduce` all have given theirs before any gets the
-  result; the values are combined one after the other.
-- **What does not depend on the thread is done once.** A statement that writes "shared" and is the same for all threads
-  of a loop is done by one of them.
+- **A thread is bound once.** A loop over threadIdx.x inside another loop over threadIdx.x does not loop again: each
+  thread does its own iteration of it.
+- **Storage has owners.** Wherever it is allocated, a buffer in "shared" exists once for each block of threads, a buffer
+  in "warp" once for the threads along threadIdx.x, and a buffer in "local" (or another scope that is not global) once
+  for each thread. So it gets a dimension for each loop of its owners that contains all its accesses. An iteration of a
+  parallel loop also owns "local" storage. But if all indices of a buffer depend on the loop, its iterations already use
+  different parts of it, and it does not change; except in registers ("local.tile"), where each iteration of a
+  vectorised loop also has its own copy.
+- **Threads that share storage go in step.** If a nest of threads writes "shared", all threads do one statement before
+  any thread does the next, as with a barrier between statements: the loops over threads move inwards to the statements.
+  All threads read the value of a let before any thread goes on, and the value stays the same afterwards. The same holds
+  for a parallel or vectorised loop inside: its iterations are independent, and all threads do one of them before any
+  thread does the next.
+- **Threads that combine values wait for each other.** At an `AllReduce`, all threads give their values before any
+  thread gets the result; the values are combined one after the other.
+- **Work that does not depend on the thread is done once.** A statement that writes "shared" and is the same for all
+  threads of a loop is done by one of them.
 
-Without such storage, loops over threads and parallel loops mean what they mean for any other independent iterations.
+Without such storage, loops over threads and parallel loops are ordinary loops with independent iterations.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ from .text import statement_text
 Wrapper = t.For | t.LetStmt | t.If
 Loops = tuple[t.For, ...]
 
-# None where a function is what it says: a value that is its own key would live for ever.
+# None if a function needs no change: a value that is its own key would live forever.
 _KNOWN: WeakKeyDictionary[t.PrimFunc, t.PrimFunc | None] = WeakKeyDictionary()
 
 
 def written_out(func: t.PrimFunc) -> t.PrimFunc:
-    """The function with what its threads own, and when they wait, as loops and dimensions; itself without threads.
+    """Return the function with the storage and the waits of its threads as loops and dimensions; unchanged without
+    threads.
 
-    Raises `ExecutionError` where an axis is bound again with another extent, `Unsupported` where threads that share
+    Raises `ExecutionError` if an axis is bound again with another extent, and `Unsupported` if threads that share
     storage run loops of different lengths.
     """
     if func not in _KNOWN:
@@ -75,7 +76,7 @@ def _is_virtual(loop: t.For) -> bool:
 
 
 def _is_thread(node: x.Node) -> bool:
-    """Whether a node is a loop over the threads of a block, virtual ones among them."""
+    """Return whether a node is a loop over the threads of a block, including virtual threads."""
     return isinstance(node, t.For) and node.kind is t.ForKind.THREAD and not str(node.thread).startswith("blockIdx")
 
 
@@ -129,7 +130,7 @@ def _same(a: x.Expr, b: x.Expr) -> bool:
 
 
 def _owns(loop: t.For, scope: str) -> bool:
-    """Whether each iteration of a loop has storage of a scope for itself."""
+    """Return whether each iteration of a loop has its own storage in a scope."""
     if loop.kind is t.ForKind.VECTORIZED:
         return scope.startswith("local.")
     if loop.kind is t.ForKind.PARALLEL:
@@ -173,7 +174,7 @@ def _with_owners(body: x.Node) -> x.Node:
 
 
 def _parts(nodes: Sequence[tuple[x.Node, Loops]]) -> dict[t.Buffer, set[x.Var]]:
-    """The variables on which the indices of all accesses of a buffer depend, by way of iterators and lets too."""
+    """Return the variables that the indices of all accesses to a buffer depend on, also through iterators and lets."""
     behind: dict[x.Var, set[x.Var]] = {}
 
     def variables(e: x.Node) -> set[x.Var]:
@@ -196,7 +197,7 @@ def _parts(nodes: Sequence[tuple[x.Node, Loops]]) -> dict[t.Buffer, set[x.Var]]:
 
 
 def _accessed(node: x.Node) -> t.Buffer | None:
-    """The buffer that a load or store accesses, or that a view shows."""
+    """Return the buffer that a load or store accesses, or that a view refers to."""
     if isinstance(node, t.BufferLoad | t.BufferStore):
         return node.buffer
     return node.source.buffer if isinstance(node, t.MatchBufferRegion) else None
@@ -243,7 +244,7 @@ def _uses_shared(node: x.Node) -> bool:
 
 
 def _apart(stmt: x.Node, around: tuple[Wrapper, ...]) -> t.Stmt:
-    """A statement inside the `around` of its threads, its parts each in loops of their own."""
+    """Put the loops over threads `around` each part of a statement separately."""
     if isinstance(stmt, t.Seq):
         return t.Seq.of(*(_apart(s, around) for s in stmt.stmts))
     if isinstance(stmt, AllReduce):
@@ -271,7 +272,7 @@ def _apart(stmt: x.Node, around: tuple[Wrapper, ...]) -> t.Stmt:
 
 
 def _held(stmt: t.LetStmt, around: tuple[Wrapper, ...]) -> t.Stmt:
-    """A let of what memory holds: that stays what it was, whatever the statements inside store."""
+    """Handle a let whose value is read from memory: it keeps its value, whatever the statements inside store."""
     varying = _varying(around)
     if not any(isinstance(w, t.If) for w in around) and not any(v in varying for v in x.free_vars(stmt.value)):
         return x.replace(stmt, body=_apart(stmt.body, around))
@@ -283,7 +284,7 @@ def _held(stmt: t.LetStmt, around: tuple[Wrapper, ...]) -> t.Stmt:
 
 
 def _opened(realize: t.BlockRealize) -> t.Stmt:
-    """What a block does, with the values of its iterators."""
+    """Return the body of a block, with the values of its iterators."""
     block = realize.block
     values = {i.var: v.astype(i.var.dtype) for i, v in zip(block.iter_vars, realize.iter_values, strict=True)}
     body: t.Stmt = x.substitute(block.body, values)
@@ -297,7 +298,7 @@ def _opened(realize: t.BlockRealize) -> t.Stmt:
 
 
 def _allocated(stmt: t.Allocate, around: Sequence[Wrapper]) -> t.Stmt:
-    """Storage that each thread allocates, outside of the loops over them: a part for each."""
+    """Allocate the storage of all threads outside of the loops over them, with a part for each."""
     threads = [w for w in around if isinstance(w, t.For)]
     wide = _copies(stmt.buffer, threads)
     at = tuple(w.var - w.start for w in threads)
@@ -311,7 +312,7 @@ def _allocated(stmt: t.Allocate, around: Sequence[Wrapper]) -> t.Stmt:
 
 
 def _combined(stmt: AllReduce, around: Sequence[Wrapper]) -> t.Stmt:
-    """All threads put their values down; these are combined for each team of threads; all get what that gives."""
+    """Store the values of all threads, combine them for each team of threads, and give all threads the result."""
     varying = _varying(around)
     for w in around:
         if isinstance(w, t.If) and any(v in varying for v in x.free_vars(w.condition)):
@@ -345,7 +346,7 @@ def _combined(stmt: AllReduce, around: Sequence[Wrapper]) -> t.Stmt:
         step = x.replace(loop, kind=t.ForKind.SERIAL, thread=None, body=step)
     outside = [w for w in around if w not in team]
     get = x.substitute(t.Seq.of(*stmt.stores), dict(zip(stmt.totals, acc, strict=True)))
-    # `whole` has a place for each team: what a thread of it puts there, the others find.
+    # `whole` has a place for each team, where one thread stores the value for the others.
     body = t.Seq.of(
         _wrapped(t.Seq.of(*put), around),
         _fresh(_wrapped(t.Seq.of(*start, step), outside)),
@@ -357,7 +358,7 @@ def _combined(stmt: AllReduce, around: Sequence[Wrapper]) -> t.Stmt:
 
 
 def _fresh(stmt: t.Stmt) -> t.Stmt:
-    """The statement with loops and lets of its own."""
+    """Return the statement with new variables for its loops and lets."""
     if isinstance(stmt, t.For | t.LetStmt):
         var = stmt.var.with_name(stmt.var.name)
         return x.replace(stmt, var=var, body=_fresh(x.substitute(stmt.body, {stmt.var: var})))
@@ -369,12 +370,12 @@ def _loads(e: x.Node) -> bool:
 
 
 def _varying(around: Sequence[Wrapper]) -> set[x.Var]:
-    """The variables that threads have different values of."""
+    """Return the variables that differ between threads."""
     return {w.var for w in around if isinstance(w, t.For | t.LetStmt)}
 
 
 def _wrapped(stmt: t.Stmt, around: Sequence[Wrapper]) -> t.Stmt:
-    """A statement that all threads do, or one of them where it is the same for all."""
+    """Return a statement that all threads do, or only one of them if it is the same for all."""
     written = {n.buffer for n in x.walk(stmt) if isinstance(n, t.BufferStore)}
     for_all = bool(written) and all(b.scope.startswith("shared") for b in written)
     for outer in reversed(around):

@@ -1,16 +1,16 @@
-"""What the threads of a warp do together: each waits at a *collective* operation until those that take part are there.
+"""The *collective* operations of a warp: each thread waits until all threads that take part have arrived.
 
-A warp is `warp_size` threads of a block, numbered along x, then y, then z. A thread that reaches a collective gives a
-`Request`; `resolve` answers those whose company is complete. Shuffles, as NVIDIA's CUDA C++ Programming Guide says
-("Warp Shuffle Functions"): lane i of a section of `width` lanes gets the value of
+A warp is `warp_size` threads of a block, numbered along x, then y, then z. A thread that reaches a collective operation
+makes a `Request`, and `resolve` answers the requests of complete groups. The shuffles follow NVIDIA's CUDA C++
+Programming Guide ("Warp Shuffle Functions"): lane i of a section of `width` lanes gets the value of
 
     tvm_warp_shuffle       lane `by % width` of its section
     tvm_warp_shuffle_down  lane i + by, its own where that is in another section
     tvm_warp_shuffle_up    lane i - by, its own where that is in another section
     tvm_warp_shuffle_xor   lane i ^ by, its own where that is in a later section
 
-What the guide leaves undefined is an error: a lane that the mask names and that never comes, one that comes and that
-the mask does not name, and a value of a lane that does not take part.
+Behaviour that the guide leaves undefined is an error: a lane in the mask that never arrives, a lane that arrives but is
+not in the mask, and the value of a lane that does not take part.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from minitvm.errors import ExecutionError
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A thread waits at a collective operation: its number in the block, of `threads`, and the arguments it brings."""
+    """A thread waiting at a collective operation: its number among the `threads` of the block, and its arguments."""
 
     call: x.Call
     thread: int
@@ -36,7 +36,7 @@ class Request:
 
 
 def source_lane(op: str, lane: int, by: int, width: int) -> int:
-    """The lane of the warp whose value a lane gets in a shuffle."""
+    """Return the lane of the warp whose value a lane gets in a shuffle."""
     first = lane - lane % width
     if op == "tvm_warp_shuffle":
         return first + by % width
@@ -47,7 +47,7 @@ def source_lane(op: str, lane: int, by: int, width: int) -> int:
 
 
 def _shuffled(requests: Sequence[Request]) -> bool:
-    """Give each lane its value; False where one that the mask names is not there yet."""
+    """Give each lane its value; return False if a lane of the mask is missing."""
     call, size = requests[0].call, int(requests[0].args[4])
     lanes = {r.thread % size: r for r in requests}
     masks = {int(r.args[0]) % 2**64 for r in requests}
@@ -76,7 +76,7 @@ def _shuffled(requests: Sequence[Request]) -> bool:
 
 
 def _active(requests: Sequence[Request]) -> bool:
-    """The lanes that are here at once."""
+    """Give each lane the mask of the lanes that are present."""
     mask = sum(1 << r.thread % 32 for r in requests)
     for r in requests:
         r.result = mask
@@ -84,7 +84,7 @@ def _active(requests: Sequence[Request]) -> bool:
 
 
 _SHUFFLES = ("tvm_warp_shuffle", "tvm_warp_shuffle_down", "tvm_warp_shuffle_up", "tvm_warp_shuffle_xor")
-# Each answers the requests of one warp at one place in the text, or says that threads are missing.
+# Each function answers the requests of one warp at one place in the text, or returns False if threads are missing.
 COLLECTIVES: dict[str, Callable[[Sequence[Request]], bool]] = {
     **dict.fromkeys(_SHUFFLES, _shuffled),
     "tvm_warp_activemask": _active,
@@ -92,12 +92,12 @@ COLLECTIVES: dict[str, Callable[[Sequence[Request]], bool]] = {
 
 
 def is_collective(node: x.Node) -> bool:
-    """Whether a node is an operation that the threads of a warp do together."""
+    """Return whether a node is a collective operation of a warp."""
     return isinstance(node, x.Call) and node.op in COLLECTIVES
 
 
 def resolve(requests: Sequence[Request]) -> None:
-    """Answer what can be answered. Raises `ExecutionError` if that is nothing: threads wait for each other for ever."""
+    """Answer all requests of complete groups. Raises `ExecutionError` if there are none: the threads wait forever."""
     groups: dict[tuple[int, x.Call], list[Request]] = {}
     for r in requests:
         size = int(r.args[4]) if len(r.args) > 4 else 32

@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element; float functions are computed in float64 and rounded once."""
+"""Elementwise functions of one tensor; float functions are computed in float64 and rounded once."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def erf(x: np.ndarray) -> np.ndarray:
-    """The error function of float64."""
+    """Return the error function, in float64."""
     return np.asarray(_erf(x)).astype(np.float64)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)), without overflow on the way."""
+    """Return 1 / (1 + exp(-x)), without intermediate overflow."""
     power = np.exp(-np.abs(x))
     return np.where(x >= 0, 1, power) / (1 + power)
 
 
 def softplus(x: np.ndarray) -> np.ndarray:
-    """log(1 + exp(x))."""
+    """Return log(1 + exp(x))."""
     return np.logaddexp(0.0, x)
 
 
@@ -129,7 +129,7 @@ def dropout(x: np.ndarray, rate: float) -> np.ndarray:
 
 @operator("cast")
 def cast(x: np.ndarray, dtype: str) -> np.ndarray:
-    """As C converts: toward zero, and modulo the range of a narrower integer."""
+    """Convert as C does: floats are truncated toward zero, integers wrap."""
     return x.astype(dtype)
 
 

@@ -1,4 +1,4 @@
-"""Functions of several tensors that broadcast as NumPy does."""
+"""Elementwise functions of several tensors, which broadcast as in NumPy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPERATORS.update(_SAME)
 
 @operator("divide")
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The quotient; for integers it is rounded toward zero."""
+    """Return the quotient; for integers it is rounded toward zero."""
     if is_floating(a.dtype):
         return a / b
     return np.asarray((a - np.fmod(a, b)) // b)

@@ -1,4 +1,4 @@
-"""Operators on blocked layouts, by way of the plain ones: take the blocks apart, compute, and put them together."""
+"""Operators on blocked layouts: convert the blocks to plain layouts, compute, and convert back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def conv_nchwc(
     data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, out_dtype: str = "",
     algorithm: str = "", channels: int = 0, groups: int = 1,
 ) -> np.ndarray:  # fmt: skip
-    """What is behind the first `channels` is cut off before anything is computed (0: they fill their blocks)."""
+    """Convolve; only the first `channels` of the data are used (0: all)."""
     out_blocks, in_blocks, *kernel, in_block, out_block = weight.shape
     last = weight.ndim - 1
     ordered = weight.transpose(0, last, 1, last - 1, *range(2, last - 1))
@@ -52,7 +52,7 @@ def conv_nchwc(
     return block_axis(convolved, 1, out_block)
 
 
-# F(m x m, 3x3) of Lavin and Gray (2016): B^T and A^T for each m.
+# F(m x m, 3x3) of Lavin and Gray (2016): the matrices B^T and A^T for each m.
 _WINOGRAD = {
     2: ([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]], [[1, 1, 1, 0], [0, 1, -1, -1]]),
     4: (
@@ -67,7 +67,7 @@ _WINOGRAD = {
 def winograd_conv2d_nchwc(
     data: np.ndarray, weight: np.ndarray, tile: int, padding: Any, dilation: Any, algorithm: str = "", channels: int = 0
 ) -> np.ndarray:
-    """With dilation, a pixel depends on the pixels of its own phase: every k-th line and l-th column."""
+    """Convolve by Winograd's algorithm. With dilation, every k-th line and l-th column is convolved separately."""
     panels, places, _, in_blocks, in_block, panel, out_block = weight.shape
     out_channels = panels * panel * out_block
     filters = weight.transpose(1, 2, 0, 5, 6, 3, 4).reshape(places, places, out_channels, in_blocks * in_block)
@@ -88,7 +88,7 @@ def winograd_conv2d_nchwc(
 
 
 def _in_tiles(image: np.ndarray, filters: np.ndarray, tile: int) -> np.ndarray:
-    """A convolution of [N, C, H, W] with [t, t, O, C], tile by tile, without padding."""
+    """Convolve [N, C, H, W] with transformed filters [t, t, O, C], tile by tile, without padding."""
     into, out_of = (np.array(m, np.float64) for m in _WINOGRAD[tile])
     places = tile + 2
     windows = np.lib.stride_tricks.sliding_window_view(image, (places, places), axis=(2, 3))[:, :, ::tile, ::tile]
@@ -118,7 +118,7 @@ def depthwise_conv2d_rows(
 
 @operator("nn.contrib_dense_packed")
 def dense_packed(data: np.ndarray, weight: np.ndarray, units: int, out_dtype: str) -> np.ndarray:
-    """[.., k] times [n / x, k, x], or one such for each matrix: the first `units` columns (0: all)."""
+    """Multiply [.., k] by [n / x, k, x], or by one such per matrix; return the first `units` columns (0: all)."""
     *batch, blocks, depth, block = weight.shape
     columns = np.moveaxis(weight, -2, -3).reshape(*batch, depth, blocks * block)
     return product(data, columns, out_dtype or str(data.dtype))[..., : units or blocks * block]
@@ -128,7 +128,7 @@ def dense_packed(data: np.ndarray, weight: np.ndarray, units: int, out_dtype: st
 def conv2d_elements(
     image: np.ndarray, filters: np.ndarray, stride: int, padding: int, out_dtype: str = "int32"
 ) -> np.ndarray:
-    """Elements taken apart: [n/b, c/i, h, w, b, i] is NCHW in blocks of batches and of channels."""
+    """Convolve the accelerator's elements: [n/b, c/i, h, w, b, i] is NCHW in blocks of batches and of channels."""
     n, c, height, width, batch, block_in = image.shape
     outs, _, kh, kw, block_out, _ = filters.shape
     plain = image.transpose(0, 4, 1, 5, 2, 3).reshape(n * batch, c * block_in, height, width)
@@ -140,7 +140,7 @@ def conv2d_elements(
 
 @operator("nn.contrib_requantize_elements")
 def requantize_elements(sums: np.ndarray, shift: int, least: int, most: int, dtype: str, offset: int = 0) -> np.ndarray:
-    """Division by a power of two towards minus infinity, then the nearest number between `least` and `most`."""
+    """Divide by a power of two, rounding down, and clip to the range from `least` to `most`."""
     return np.clip(np.floor_divide(sums + sums.dtype.type(offset), 2**shift), least, most).astype(dtype)
 
 
@@ -153,7 +153,7 @@ def add_elements(a: np.ndarray, b: np.ndarray, left_a: int, left_b: int, out_dty
 def depthwise_conv2d_elements(
     image: np.ndarray, filters: np.ndarray, stride: int, padding: int, out_dtype: str
 ) -> np.ndarray:
-    """One channel after the other; rows of a batch may have filters of their own."""
+    """Convolve one channel after the other; rows of a batch may have different filters."""
     apart = np.moveaxis(image, (4, 1, 5), (1, 2, 3))  # [n, b, c, i, h, w]
     weights = np.moveaxis(filters[0], (3, 0, 4), (0, 1, 2))  # [b, c, i, kh, kw]
     rows = [

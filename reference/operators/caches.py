@@ -1,4 +1,4 @@
-"""Caches of keys and values, and attention to the part of them that is filled."""
+"""Caches of keys and values, and attention to their filled part."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from .table import operator, wide
 
 @operator("nn.cache_update")
 def cache_update(data: np.ndarray, update: np.ndarray, position: np.ndarray, axis: int, mode: str) -> np.ndarray:
-    """Row j of the update is in place position + j; beyond the last place that means nothing, unless it is a circle."""
+    """Write row j of the update to place position + j. Beyond the last place it is dropped, or wraps around in a
+    circular cache.
+    """
     at = axis % data.ndim
     result = np.moveaxis(data.copy(), at, 1)
     rows = np.moveaxis(update, at, 1)
@@ -28,7 +30,7 @@ def cache_update(data: np.ndarray, update: np.ndarray, position: np.ndarray, axi
 def cached_attention(
     query: np.ndarray, key: np.ndarray, value: np.ndarray, position: np.ndarray, scale: float
 ) -> np.ndarray:
-    """Each query is a softmax over the places 0 to its own: position + its number in the row."""
+    """Attend from each query to the places 0 to position + its own number, with a softmax."""
     batch, heads, queries, _ = query.shape
     result = np.zeros((batch, heads, queries, value.shape[3]), query.dtype)
     for b, first in enumerate(position.tolist()):

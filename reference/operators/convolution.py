@@ -1,4 +1,4 @@
-"""Convolutions: windows of the padded data as one matrix, times the filters as another."""
+"""Convolutions as matrix products: the windows of the padded data times the filters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .table import before_after, operator, pair, reordered
 
 
 def windows(x: np.ndarray, size: Any, strides: Any, dilation: Any) -> np.ndarray:
-    """[n, c, outs..., taps...]: what each window sees of the spatial axes; a view."""
+    """Return the windows of the spatial axes as a view [n, c, outs..., taps...]."""
     rank = x.ndim - 2
     reach = tuple((k - 1) * d + 1 for k, d in zip(size, dilation, strict=True))
     if any(n < r for n, r in zip(x.shape[2:], reach, strict=True)):  # of which NumPy has no windows
@@ -34,7 +34,7 @@ def _summed(dtype: str) -> Any:
 def convolve(
     x: np.ndarray, w: np.ndarray, strides: Any, padding: Any, dilation: Any, groups: int, out_dtype: str
 ) -> np.ndarray:
-    """Data [n, c, ...] with filters [o, c / groups, ...]."""
+    """Convolve data [n, c, ...] with filters [o, c / groups, ...]."""
     rank = x.ndim - 2
     dtype = out_dtype or str(x.dtype)
     if dtype == "tfloat32":  # see `linear.product`
@@ -93,7 +93,9 @@ def conv2d(
 def conv_transpose(
     data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, output_padding: Any, dilation: Any, groups: int
 ) -> np.ndarray:
-    """Every element of the data adds its multiple of the filters to the output; padding is cut off at the end."""
+    """Convolve transposed: every element of the data adds its multiple of the filters; padding is cut off at the
+    end.
+    """
     rank = data.ndim - 2
     stride, spread = pair(strides, rank), pair(dilation, rank)
     before, after = before_after(padding, rank)

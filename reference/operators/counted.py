@@ -1,4 +1,4 @@
-"""Results whose number of elements are data, padded with zeros to as many as there can be."""
+"""Operators whose number of results depends on data; the results are padded with zeros to the maximum size."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def argwhere(x: np.ndarray) -> list[np.ndarray]:
 
 @operator("unique")
 def unique(rows: np.ndarray, sorted: bool) -> list[np.ndarray]:
-    """Rows are equal if their numbers are, NaN among them: 0.0 and -0.0 are one key of a dictionary."""
+    """Find distinct rows. Rows with equal numbers are equal, also with NaN; 0.0 equals -0.0."""
     numbers: dict[tuple[object, ...], int] = {}
     found: list[np.ndarray] = []
     first, inverse, counts = [], [], []
@@ -53,7 +53,7 @@ def unique(rows: np.ndarray, sorted: bool) -> list[np.ndarray]:
 
 
 def _box(box: np.ndarray, center: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Low and high corner."""
+    """Return the low and the high corner of a box."""
     if center:
         half = box[2:] / np.float32(2)
         return box[:2] - half, box[:2] + half
@@ -61,7 +61,7 @@ def _box(box: np.ndarray, center: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _overlap(a: np.ndarray, b: np.ndarray, center: bool) -> np.float32:
-    """Intersection over union; 0 for a box without an inside."""
+    """Return the intersection over union of two boxes; 0 for an empty box."""
     (low_a, high_a), (low_b, high_b) = _box(a, center), _box(b, center)
     sides = np.minimum(high_a, high_b) - np.maximum(low_a, low_b)
     areas = np.prod(high_a - low_a), np.prod(high_b - low_b)

@@ -1,4 +1,6 @@
-"""Data at places that are data. A negative index counts from the end; one out of range reads the nearest end."""
+"""Gather and scatter at positions that are data. A negative index counts from the end; one out of range reads the
+nearest end.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from .table import operator
 
 
 def _from_front(indices: np.ndarray, extent: int) -> np.ndarray:
-    """Counted from the front, in int64; what no int64 holds lies beyond every axis."""
+    """Return indices counted from the front, in int64. Numbers too large for int64 become its largest value."""
     if indices.dtype == np.uint64:
         indices = np.minimum(indices, np.uint64(np.iinfo(np.int64).max))
     index = indices.astype(np.int64)
@@ -32,7 +34,7 @@ def take(data: np.ndarray, indices: np.ndarray, axis: int | None) -> np.ndarray:
 
 @operator("gather")
 def gather(data: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
-    """The other axes of the indices may be shorter than those of the data."""
+    """Gather along an axis. The other axes of the indices may be shorter than those of the data."""
     at = axis % data.ndim
     cut = data[tuple(slice(None) if a == at else slice(0, d) for a, d in enumerate(indices.shape))]
     return np.take_along_axis(cut, _inside(indices, data.shape[at]), at)
@@ -64,7 +66,7 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 def scatter_elements(
     data: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int, reduction: str
 ) -> np.ndarray:
-    """One update after the other; one that is out of range writes nothing."""
+    """Apply one update after the other; an update out of range is dropped."""
     result = data.copy()
     at = axis % data.ndim
     extent = data.shape[at]
@@ -88,10 +90,10 @@ def scatter_nd(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, reduc
 
 
 def _sorted_places(data: np.ndarray, axis: int, ascending: bool) -> np.ndarray:
-    """The indices that sort, equal elements in their order."""
+    """Return the indices that sort the data; equal elements keep their order."""
     if ascending:
         return np.argsort(data, axis, kind="stable")
-    # Turned around before and after, a stable sort keeps equal elements in their order.
+    # Reversing before and after a stable sort keeps equal elements in their order.
     turned = np.argsort(np.flip(data, axis), axis, kind="stable")
     return np.flip(data.shape[axis] - 1 - turned, axis)
 

@@ -11,9 +11,9 @@ from .table import operator
 
 
 def product(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
-    """`a @ b` summed in the dtype of the result; half floats are summed in float32.
+    """Return `a @ b`, summed in the dtype of the result; half floats are summed in float32.
 
-    "tfloat32": float32 of operands that are rounded to 10 bits of mantissa.
+    With "tfloat32", the operands are rounded to 10 bits of mantissa, and the result is float32.
     """
     if dtype == "tfloat32":
         a, b, dtype = round_tf32(a), round_tf32(b), "float32"

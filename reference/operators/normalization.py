@@ -1,4 +1,4 @@
-"""Softmax and normalisations, in float64."""
+"""Softmax and normalisations, computed in float64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .table import axes_of, operator, wide
 
 
 def _along(weight: np.ndarray, axes: tuple[int, ...], rank: int) -> np.ndarray:
-    """A weight with the shape of some axes, made to broadcast against all."""
+    """Reshape a weight over some axes so that it broadcasts against all axes."""
     sizes = dict(zip(axes, weight.shape, strict=True))
     return wide(weight).reshape([sizes.get(a, 1) for a in range(rank)])
 
@@ -100,7 +100,7 @@ def l2_normalize(data: np.ndarray, axis: Any, eps: float, ord: int) -> np.ndarra
 
 @operator("nn.lrn")
 def lrn(data: np.ndarray, size: int, axis: int, bias: float, alpha: float, beta: float) -> np.ndarray:
-    """Neighbours from floor((size - 1) / 2) before to ceil((size - 1) / 2) after."""
+    """Normalise over neighbours, from floor((size - 1) / 2) before to ceil((size - 1) / 2) after each channel."""
     v = np.moveaxis(wide(data), axis, 0)
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
     total = np.stack([np.square(v[max(0, c - before) : c + after + 1]).sum(axis=0) for c in range(v.shape[0])])

@@ -14,7 +14,7 @@ from .table import before_after, operator, pair, reordered
 
 
 def _ends(x: np.ndarray, size: Any, strides: Any, before: Any, after: Any, dilation: Any, ceil_mode: bool) -> list[int]:
-    """How much is added behind each axis so that the windows end where the last one does."""
+    """Return how much padding to add at the end of each axis so that the last window fits."""
     ends = []
     for n, k, s, b, a, d in zip(x.shape[2:], size, strides, before, after, dilation, strict=True):
         room = n + b + a - (k - 1) * d - 1
@@ -60,7 +60,7 @@ def avg_pool(
     data: np.ndarray, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool,
     count_include_pad: bool,
 ) -> np.ndarray:  # fmt: skip
-    """The sum of each window by how many of its elements count; integers of fewer than 32 bits are summed in int32."""
+    """Divide the sum of each window by the number of elements that count; narrow integers are summed in int32."""
     rank = data.ndim - 2
     before, after = before_after(padding, rank)
     size, stride, spread = pair(pool_size, rank), pair(strides, rank), pair(dilation, rank)
@@ -70,7 +70,7 @@ def avg_pool(
     width = data.dtype.itemsize
     dtype = np.float64 if is_floating(data.dtype) else np.int32 if width < 4 else data.dtype
     taps = tuple(range(data.ndim, 2 * rank + 2))
-    # What was declared as padding is put there first, so that ones in its place can count.
+    # Declared padding is added first, so that ones at its place can be counted.
     padded = np.pad(data.astype(dtype), around)
     counted = np.pad(np.ones_like(data, dtype), around, constant_values=1 if count_include_pad else 0)
     more = [(0, 0), (0, 0), *((0, e - a) for e, a in zip(ends, declared, strict=True))]

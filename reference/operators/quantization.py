@@ -1,4 +1,4 @@
-"""Between floats and small integers."""
+"""Conversions between floats and small integers, and operators on small integers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .words import bytes_of
 
 
 def _along(parameter: np.ndarray, axis: int, data: np.ndarray, block_size: int) -> np.ndarray:
-    """A parameter so that it broadcasts to the data; blocks are spelled out."""
+    """Expand a parameter so that it broadcasts to the data; values per block are repeated."""
     if block_size and parameter.ndim:
         return np.repeat(parameter, block_size, axis).take(range(data.shape[axis]), axis)
     if parameter.size == 1:
@@ -33,9 +33,10 @@ def quantize(
     block_size: int,
     out_dtype: str,
 ) -> np.ndarray:
-    """The quotient is taken in the dtype of the data: a rounding of it can decide which integer is nearest.
+    """Quantize; the quotient is computed in the dtype of the data, because its rounding may decide which integer is
+    nearest.
 
-    NaN becomes the least integer.
+    NaN becomes the smallest integer.
     """
     steps = np.rint(data / _along(scale, axis, data, block_size).astype(data.dtype)).astype(np.float64)
     if zero_point is not None:
@@ -71,7 +72,7 @@ def dequantize(
 def conv2d(
     data: np.ndarray, weight: np.ndarray, zero_point: int, strides: Any, padding: Any, dilation: Any, groups: int
 ) -> np.ndarray:
-    """The convolution of the data less their zero point, with zeros around the image."""
+    """Convolve the data minus their zero point, with zeros around the image."""
     return convolve(data.astype(np.int32) - zero_point, weight, strides, padding, dilation, groups, "int32")
 
 
@@ -84,7 +85,7 @@ def dense(data: np.ndarray, weight: np.ndarray, zero_point: int) -> np.ndarray:
 def conv2d_nchwc(
     data: np.ndarray, weight: np.ndarray, pad_value: int, strides: Any, padding: Any, dilation: Any, algorithm: Any
 ) -> np.ndarray:
-    """Unsigned bytes times signed ones; the image is padded with a byte."""
+    """Convolve unsigned bytes with signed bytes; the image is padded with a byte."""
     channels = np.moveaxis(bytes_of(data, "uint8"), (1, 4, 5), (1, 2, 3))
     plain = channels.reshape(data.shape[0], -1, *data.shape[2:4]).astype(np.int32)
     filters = bytes_of(weight, "int8").transpose(0, 5, 1, 4, 6, 2, 3)
@@ -100,7 +101,7 @@ def conv2d_nchwc(
 def depthwise_conv2d_nchwc(
     data: np.ndarray, weight: np.ndarray, zero_point: int, strides: Any, padding: Any, dilation: Any
 ) -> np.ndarray:
-    """By way of NCHW and one group a channel."""
+    """Convolve depthwise, by conversion to NCHW with one group per channel."""
     blocks, *kernel, block = weight.shape
     plain = np.moveaxis(data, -1, 2).reshape(data.shape[0], blocks * block, *data.shape[2:4])
     filters = np.moveaxis(weight, -1, 1).reshape(blocks * block, 1, *kernel).astype(np.int32)
@@ -123,7 +124,7 @@ def dense_of_blocks(
     data: np.ndarray, scale: np.ndarray, shift: np.ndarray, weight: np.ndarray, weight_scale: np.ndarray,
     offset: np.ndarray | None = None, *, bits: int, units: int,
 ) -> np.ndarray:  # fmt: skip
-    """Blocks of signed bytes times blocks of unsigned bytes or nibbles, block by block."""
+    """Multiply blocks of signed bytes by blocks of unsigned bytes or nibbles, block by block."""
     panels, blocks, _, lanes = weight.shape
     stored = bytes_of(weight.transpose(0, 3, 1, 2).reshape(panels * lanes, blocks, -1), "uint8")
     if bits == 4:  # [.., word, byte] -> the low nibbles of a word, then its high ones

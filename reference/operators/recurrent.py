@@ -1,4 +1,4 @@
-"""Recurrent layers: one step after the other, each row of the batch as far as it is long, in float64."""
+"""Recurrent layers: one step after the other, each row of the batch up to its own length, in float64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .table import operator, wide
 
 Function = Callable[[np.ndarray], np.ndarray]
 
-# A function of x, alpha and beta, and the defaults of these.
+# A function of x, alpha and beta, and the default alpha and beta.
 _FUNCTIONS: dict[str, tuple[Callable[..., Any], float, float]] = {
     "affine": (lambda x, a, b: a * x + b, 1.0, 0.0),
     "elu": (lambda x, a, _: np.where(x > 0, x, a * np.expm1(x)), 1.0, 0.0),

@@ -41,7 +41,7 @@ def prod(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 
 
 def _lowest(dtype: np.dtype[Any], largest: bool) -> Any:
-    """The start of a maximum, or minimum, over nothing."""
+    """Return the initial value of a maximum or minimum."""
     if is_floating(dtype):
         return -np.inf if largest else np.inf
     if dtype.kind == "b":
@@ -73,7 +73,7 @@ def any_(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 
 @operator("mean")
 def mean(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
-    """The mean; for integers toward zero. Narrow integers are summed in int32."""
+    """Return the mean; for integers, rounded toward zero. Narrow integers are summed in int32."""
     axes = axes_of(axis, x.ndim)
     narrow = x.dtype.kind in "iu" and x.dtype.itemsize < 4
     total = _sum(x.astype(np.int32) if narrow else x, axes, keepdims)
@@ -101,7 +101,7 @@ def sum_square(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 
 @operator("l2")
 def l2(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
-    """The root of the sum of squares; for integers it is rounded toward zero."""
+    """Return the root of the sum of squares; for integers, rounded toward zero."""
     total = _sum(np.square(wide(x)), axes_of(axis, x.ndim), keepdims)
     return np.sqrt(total.astype(np.float64)).astype(x.dtype)
 
@@ -113,7 +113,7 @@ def log_sum(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 
 @operator("logsumexp")
 def logsumexp(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
-    """The logarithm of a sum of exponentials. Beyond 709, where these leave float64, the largest is taken out."""
+    """Return the logarithm of a sum of exponentials; if they overflow float64, the largest exponent is factored out."""
     axes = axes_of(axis, x.ndim)
     v = wide(x)
     largest = np.max(v, axis=axes, keepdims=True, initial=-np.inf)

@@ -10,12 +10,12 @@ from .table import operator
 
 
 def _sources(mode: str, extent: int, size: int, scale: float, roi: tuple[float, float]) -> np.ndarray:
-    """Where in the input each output element stands."""
+    """Return the position in the input of each output element."""
     i = np.arange(size, dtype=np.float64)
     if mode == "asymmetric":
         return i / scale
     if mode == "align_corners":
-        # The resized length is that which the scale asks for, whole or not.
+        # The resized length is exactly extent * scale, not rounded to an integer.
         length = size if abs(extent * scale - size) < 1e-6 else extent * scale
         return i * (extent - 1) / (length - 1) if size > 1 else np.zeros(size)
     if mode == "tf_crop_and_resize":
@@ -26,7 +26,7 @@ def _sources(mode: str, extent: int, size: int, scale: float, roi: tuple[float, 
     if mode == "pytorch_half_pixel" and size == 1:
         return np.zeros(1)
     if mode == "half_pixel_symmetric":
-        # size / scale is how much of the input the output covers; the rest is left out evenly on both sides.
+        # The output covers size / scale of the input; the rest is left out evenly on both sides.
         covered = size / scale
         return (extent - covered) / 2 + (i + 0.5) / scale - 0.5
     return (i + 0.5) / scale - (0.0 if mode == "tf_half_pixel_for_nn" else 0.5)
@@ -44,7 +44,7 @@ def _nearest(at: np.ndarray, extent: int, rounding: str) -> np.ndarray:
 
 
 def _cubic_weight(distance: np.ndarray, a: float) -> np.ndarray:
-    """Keys' kernel."""
+    """Return the weight at a distance by Keys' cubic kernel."""
     d = np.abs(distance)
     near = (a + 2) * d**3 - (a + 3) * d**2 + 1
     far = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
@@ -68,7 +68,7 @@ def resize(
     data: np.ndarray, size: tuple[int, ...], scales: Any, roi: Any, method: str, coordinate_transformation_mode: str,
     rounding_method: str, cubic_alpha: float, cubic_exclude: bool, extrapolation_value: float,
 ) -> np.ndarray:  # fmt: skip
-    """Integers are interpolated in float and cut off toward zero."""
+    """Resize by interpolation; integers are interpolated in float and truncated."""
     mode = coordinate_transformation_mode
     resized = data.astype(np.float64)
     for axis in range(data.ndim):
@@ -97,7 +97,7 @@ def resize(
 
 @operator("image.interpolate")
 def interpolate(data: np.ndarray, places: np.ndarray, weights: np.ndarray, axis: int) -> np.ndarray:
-    """A place counts from the end when negative; one out of range is the nearest end."""
+    """Interpolate along an axis; a negative place counts from the end, and one out of range is the nearest end."""
     extent = data.shape[axis]
     wide = places.astype(np.int64)
     at = np.clip(np.where(wide < 0, wide + extent, wide), 0, extent - 1)

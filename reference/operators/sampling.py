@@ -1,4 +1,4 @@
-"""A picture read at places that are data, and bits read as another dtype."""
+"""Sample a picture at positions that are data, and round to narrow float formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def reinterpret(x: np.ndarray, dtype: str) -> np.ndarray:
 
 @operator("round_to_format")
 def round_to_format(x: np.ndarray, format: str, saturate: bool) -> np.ndarray:
-    """Through the dtype of ml_dtypes, which does not saturate."""
+    """Round to the dtype of ml_dtypes with this name, which does not saturate by itself."""
     kind = getattr(ml_dtypes, format)
     with np.errstate(all="ignore"):
         rounded = x.astype(kind).astype(np.float16)
@@ -29,7 +29,7 @@ def round_to_format(x: np.ndarray, format: str, saturate: bool) -> np.ndarray:
 
 
 def _reflect(p: float, low: float, high: float) -> float:
-    """Folded back at `low` and `high` until it lies between."""
+    """Reflect a position at `low` and `high` until it is between them."""
     if high == low:
         return low
     while not low <= p <= high:
@@ -57,7 +57,7 @@ def _taps(p: float, method: str) -> list[tuple[int, float]]:
 def grid_sample(
     data: np.ndarray, grid: np.ndarray, method: str, padding_mode: str, align_corners: bool, in_elements: bool
 ) -> np.ndarray:
-    """One point of the grid after the other."""
+    """Sample at one point of the grid after the other."""
     extents = data.shape[2:]
     rank = len(extents)
     sampled = np.zeros((*data.shape[:2], *grid.shape[1:-1]), np.float64)

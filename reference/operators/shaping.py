@@ -54,7 +54,7 @@ def transpose(x: np.ndarray, axes: tuple[int, ...] | None) -> np.ndarray:
 
 @operator("layout_transform")
 def layout_transform(x: np.ndarray, src_layout: str, dst_layout: str) -> np.ndarray:
-    """Element by element: where it lies along each whole axis, and where the other layout puts that."""
+    """Move each element from its place in one layout to its place in the other."""
     layouts = (src_layout, dst_layout)
     source, target = ([(m[1] or m[3].upper(), int(m[2] or 0)) for m in _AXES.finditer(text)] for text in layouts)
     joined, split = ({letter: block for letter, block in axes if block} for axes in (source, target))
@@ -101,7 +101,7 @@ def strided_slice(x: np.ndarray, begin: Any, end: Any, strides: Any, axes: Any) 
     steps = steps * len(begin) if len(steps) < len(begin) else steps
     slices = [slice(None)] * x.ndim
     for a, first, last, step in zip(where, begin, end, steps, strict=True):
-        # Walking backwards, an end before the front means: to the very first element.
+        # With a negative step, an end before the front means up to the very first element.
         slices[a] = slice(first, None if step < 0 and last < -x.shape[a] else last, step)
     return x[tuple(slices)]
 
@@ -169,7 +169,7 @@ def shape_of(x: np.ndarray, dtype: str) -> np.ndarray:
 def pad(
     x: np.ndarray, value: np.ndarray | None = None, *, pad_width: Any, pad_value: float, pad_mode: str
 ) -> np.ndarray:
-    """Negative widths cut off, after the others have padded."""
+    """Pad; negative widths cut off elements, after the other widths have padded."""
     widths = [(max(b, 0), max(a, 0)) for b, a in pad_width]
     cut = tuple(slice(max(-b, 0), None if a >= 0 else a) for b, a in pad_width)
     if pad_mode == "constant":

@@ -1,4 +1,4 @@
-"""The table that the families fill: an operator's name to its function of arrays and attributes."""
+"""The table of operators, from names to functions of arrays and attributes, which the other files fill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPERATORS: dict[str, Function] = {}
 
 
 def operator(*names: str) -> Callable[[Function], Function]:
-    """Enter the decorated function under the operators' names."""
+    """Register the decorated function for these operator names."""
 
     def decorate(function: Function) -> Function:
         for name in names:
@@ -26,12 +26,12 @@ def operator(*names: str) -> Callable[[Function], Function]:
 
 
 def wide(x: np.ndarray) -> np.ndarray:
-    """Floats as float64, in which most functions are computed; everything else as it is."""
+    """Convert floats to float64, in which most functions are computed; other arrays are unchanged."""
     return x.astype(np.float64) if is_floating(x.dtype) else x
 
 
 def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
-    """An attribute `axis` (None, one, or several) as axes from the front, in order."""
+    """Return an attribute `axis` (None, one, or several) as sorted nonnegative axes."""
     if axis is None:
         return tuple(range(rank))
     listed = (axis,) if isinstance(axis, int) else tuple(axis)
@@ -39,17 +39,19 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
 
 
 def reordered(x: np.ndarray, axes: str, order: str) -> np.ndarray:
-    """`x`, whose axes have the letters `axes`, with them in the order `order`."""
+    """Return `x`, whose axes have the letters `axes`, transposed to the order `order`."""
     return np.ascontiguousarray(x.transpose([axes.index(letter) for letter in order]))
 
 
 def pair(value: Any, count: int) -> tuple[int, ...]:
-    """An attribute that is one number for all axes, or one an axis."""
+    """Return an attribute as one number per axis; a single number is repeated."""
     return (value,) * count if isinstance(value, int) else tuple(value)
 
 
 def before_after(padding: Any, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Padding as one number, one an axis, or all befores and then all afters."""
+    """Return the padding before and after each axis; `padding` is one number, one per axis, or all before and then all
+    after.
+    """
     amounts = (padding,) if isinstance(padding, int) else tuple(padding)
     if len(amounts) == 1:
         amounts = amounts * count

@@ -1,4 +1,4 @@
-"""Words of four bytes or two bfloat16, and products of the latter."""
+"""Words of four bytes or two bfloat16, and products of bfloat16 words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .table import operator
 
 @operator("layout.words")
 def words(x: np.ndarray) -> np.ndarray:
-    """Four bytes, or two bfloat16, as one int32, the first of them lowest."""
+    """Pack four bytes, or two bfloat16, into one int32, the first one lowest."""
     bits = 8 * x.dtype.itemsize
     parts = x.view(f"u{x.dtype.itemsize}").reshape(*x.shape[:-1], -1, 32 // bits).astype(np.int64)
     word = parts @ np.array([1 << at for at in range(0, 32, bits)])
@@ -22,13 +22,13 @@ def words(x: np.ndarray) -> np.ndarray:
 
 
 def bytes_of(words: np.ndarray, dtype: str) -> np.ndarray:
-    """The bytes of int32 words, four along a new last axis."""
+    """Return the bytes of int32 words, four along a new last axis."""
     unsigned = words.astype(np.int64)[..., None] >> np.array([0, 8, 16, 24]) & 255
     return unsigned.astype(np.uint8).astype(dtype)
 
 
 def brains_of(words: np.ndarray) -> np.ndarray:
-    """The bfloat16 of words [.., k] as float32 [.., 2 k], subnormal ones as zeros."""
+    """Return the bfloat16 of words [.., k] as float32 [.., 2 k]; subnormal numbers become zeros."""
     return np.stack(halves_of_words(words), axis=-1).reshape(*words.shape[:-1], -1)
 
 
@@ -36,7 +36,7 @@ def brains_of(words: np.ndarray) -> np.ndarray:
 def conv2d_nchwc(
     data: np.ndarray, weight: np.ndarray, strides: Any, padding: Any, dilation: Any, algorithm: Any
 ) -> np.ndarray:
-    """Channels in blocks of words; zeros around the image."""
+    """Convolve channels in blocks of words, with zeros around the image."""
     out_blocks, out_block = weight.shape[0], weight.shape[-1]
     batch, _, *image, _ = data.shape
     channels = np.moveaxis(brains_of(data), -1, 2).reshape(batch, -1, *image)

@@ -1,10 +1,10 @@
-"""Hypothesis strategies: random programs, for tests of minitvm and for people who test a compiler of their own.
+"""Hypothesis strategies for random programs, for tests of minitvm and of other compilers.
 
     @given(prim_funcs())
     def test_my_pass(func): ...
 
     prim_funcs      loop programs of several blocks: reductions, stencils, gathers, in-place updates, scans, ...
-    small_programs  programs of ten lines, each about one thing: loops of no iteration, threads that add up, ...
+    small_programs  programs of ten lines, each about one thing: loops without iterations, threads that add up, ...
     te_computes     tensor expressions of several stages, with functions and symbolic dimensions if asked for
     graphs          small networks
     exprs           scalar expressions                arguments   arrays of small integers to call a function with
@@ -12,10 +12,11 @@
     any_calls       a call of a schedule primitive that may be nonsense: it works or is refused, and never crashes
     accelerator_programs   instructions of the tensor accelerator, with the tokens that they need
     draw_pairs      not a strategy but a whole test: legal calls of one primitive on such programs, before against after
-    try_pinned      the same without chance: all legal calls of one primitive on small programs with dependences
+    try_pinned      the same without randomness: all legal calls of one primitive on small programs with dependences
 
-They draw from what is legal by construction and never filter. Programs are small (dimensions up to 8), in bounds, and
-keep integers integers (sums, products, min, max, small constants), so that results can be compared bit by bit.
+They only draw legal programs by construction, and never filter. Programs are small (dimensions up to 8) and stay in
+bounds. Integer inputs give integer results (sums, products, min, max, small constants), so that results can be compared
+bit by bit.
 """
 
 from .calls import any_calls

@@ -1,4 +1,4 @@
-"""The plain kinds of blocks that random loop programs are made of: each builds one more block on what is there."""
+"""The simple kinds of blocks in random loop programs; each function adds one block that reads existing buffers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .expressions import ARITHMETIC, Draw, combine, exprs
 
 @dataclass(slots=True)
 class Program:
-    """What has been drawn so far: buffers that can be read, blocks in order, who is read."""
+    """A program that is being drawn: the readable buffers, the blocks in order, and the buffers that were read."""
 
     dtype: str
     inputs: list[Buffer] = field(default_factory=list)
@@ -57,16 +57,16 @@ class Program:
         return self.produced[-1]
 
     def append(self, stmt: Stmt, reads: Sequence[BufferRegion], *outputs: Buffer) -> None:
-        """One more nest, which reads these regions and writes `outputs`."""
+        """Add a nest that reads these regions and writes `outputs`."""
         self.read.update(r.buffer for r in reads if r.buffer not in outputs)
         self.blocks.append(stmt)
 
     def constant(self, draw: Draw, low: int, high: int) -> int:
-        """A small constant of the program's dtype."""
+        """Draw a small constant of the program's dtype."""
         return draw(st.integers(max(low, 0) if self.dtype.startswith("u") else low, high))
 
     def identity(self, kind: str) -> int:
-        """Where a sum, maximum or minimum of small numbers starts."""
+        """Return the initial value for a sum, maximum or minimum of small numbers."""
         kindly = DType(self.dtype)
         low, high = (-1000, 1000) if kindly.is_float else (max(-1000, int(kindly.min)), min(1000, int(kindly.max)))
         return {"+": 0, "max": low, "min": high}[kind]
@@ -88,7 +88,7 @@ _OF_MATRICES = ("transpose", "matmul", "columns", "nested", "view", "triangle", 
 
 
 def sources(program: Program, kind: str) -> list[Buffer]:
-    """The buffers on which a block of that kind can stand."""
+    """Return the buffers that a block of that kind can read."""
     fixed = {"stencil": 3, "pad": 1, "stride": 2, "predicate": 2, "gather": 1, "scan": 1, "lookup": 1, "guarded": 1}
     result = []
     for buffer in program.buffers:
@@ -112,7 +112,9 @@ def nest(
     body: Callable[..., tuple[Buffer, Sequence[Any], Any, Any, Sequence[BufferRegion]]],
     loops: Sequence[Expr] | None = None, predicate: Callable[..., Expr] | None = None,
 ) -> None:  # fmt: skip
-    """One block of one store in its loops. `body(*iterators)` gives (output, indices, value, init or None, reads)."""
+    """Build loops around a block with one store. `body(*iterators)` returns (output, indices, value, init or None,
+    reads).
+    """
 
     def statement(*iterators: Expr) -> Body:
         output, indices, result, start, reads = body(*iterators)
@@ -126,7 +128,7 @@ def nest(
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a block does, and the regions that it declares."""
+    """The body of a block, and the regions that the block declares."""
 
     stmt: Stmt
     reads: Sequence[BufferRegion]
@@ -141,7 +143,9 @@ def nest_of(
     value: Callable[..., tuple[Expr, ...]] | None = None, loops: Sequence[Expr] | None = None,
     predicate: Callable[..., Expr] | None = None,
 ) -> None:  # fmt: skip
-    """One block in its loops: `body(*iterators)`, the iterators bound to `value(*loops)` (the loops themselves)."""
+    """Build loops around a block `body(*iterators)`; the iterators are bound to `value(*loops)`, by default to the
+    loops.
+    """
     extents = list(loops or domains)
     variables = [Var(n, e.dtype) for n, e in zip("ijkl", extents, strict=False)]
     iterators = [Var(f"v{n}", d.dtype) for n, d in zip("ijkl", domains, strict=False)]
@@ -159,7 +163,7 @@ def nest_of(
 
 
 def region(buffer: Buffer, *indices: Any) -> BufferRegion:
-    """A region; an index is a point, a pair is (start, extent)."""
+    """Return a region; each index is a point or a pair (start, extent)."""
     ranges = []
     for index in indices:
         start, extent = index if isinstance(index, tuple) else (index, 1)
@@ -173,7 +177,7 @@ def _same(*variables: Expr) -> tuple[Expr, ...]:
 
 
 def _elementwise(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = f(source) or f(source, another of the same shape)."""
+    """Add out = f(source), or f(source, another buffer of the same shape)."""
     others = [b for b in program.buffers if [str(d) for d in b.shape] == [str(d) for d in source.shape]]
     other = draw(st.sampled_from(others))
     kind, constant = draw(st.sampled_from(ARITHMETIC)), program.constant(draw, -3, 3)
@@ -189,7 +193,7 @@ def _elementwise(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _broadcast(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[.., j] = source[.., j] + bias[j]."""
+    """Add out[.., j] = source[.., j] + bias[j]."""
     kind = draw(st.sampled_from(["+", "-", "max"]))
     bias = program.input([source.shape[-1]])
     output = program.output(source.shape)
@@ -201,7 +205,7 @@ def _broadcast(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _transpose(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[j, i] = source[i, j]."""
+    """Add out[j, i] = source[i, j]."""
     output = program.output(source.shape[::-1])
 
     def body(i: Expr, j: Expr) -> tuple[Any, ...]:
@@ -211,7 +215,7 @@ def _transpose(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _reduce(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[..] = sum, min or max of source over its last (or only) dimension."""
+    """Add out[..] = sum, min or max of source over its last (or only) dimension."""
     kind = draw(st.sampled_from(["+", "max", "min"]))
     start = program.identity(kind)
     rest = source.shape[:-1]
@@ -225,7 +229,7 @@ def _reduce(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _matmul(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[i, j] = sum of source[i, k] * weight[k, j]."""
+    """Add out[i, j] = sum of source[i, k] * weight[k, j]."""
     columns = const(draw(extents), source.shape[0].dtype)
     weight = program.input([source.shape[1], columns])
     output = program.output([source.shape[0], columns])
@@ -238,7 +242,7 @@ def _matmul(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _stencil(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[i, ..] = source[i, ..] + source[i + 1, ..] + source[i + 2, ..], as three terms or as a reduction."""
+    """Add out[i, ..] = source[i, ..] + source[i + 1, ..] + source[i + 2, ..], as three terms or as a reduction."""
     as_reduction = draw(st.booleans())
     first = source.shape[0].value - 2  # type: ignore[attr-defined]
     output = program.output([const(first), *source.shape[1:]])
@@ -260,7 +264,7 @@ def _stencil(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _pad(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = source with a constant around its first dimension."""
+    """Add out = source with a constant before and after its first dimension."""
     before, after, fill = draw(st.integers(1, 2)), draw(st.integers(0, 2)), program.constant(draw, -2, 2)
     length = source.shape[0].value  # type: ignore[attr-defined]
     output = program.output([const(length + before + after), *source.shape[1:]])
@@ -274,7 +278,7 @@ def _pad(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _stride(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[i, ..] = source[2 * i + r, ..]."""
+    """Add out[i, ..] = source[2 * i + r, ..]."""
     offset = draw(st.integers(0, 1))
     output = program.output([const(source.shape[0].value // 2), *source.shape[1:]])  # type: ignore[attr-defined]
 
@@ -286,7 +290,7 @@ def _stride(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _predicate(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = source + c with the first loop split by a factor that need not divide: `where` cuts off the rest."""
+    """Add out = source + c with the first loop split by a factor that may not divide it; `where` cuts off the rest."""
     factor, constant = draw(st.integers(2, 4)), program.constant(draw, -3, 3)
     length = source.shape[0].value  # type: ignore[attr-defined]
     output = program.output(source.shape)
@@ -306,7 +310,7 @@ def _predicate(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _reshape(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[i] = source[i // n, i % n]."""
+    """Add out[i] = source[i // n, i % n]."""
     rows, columns = (d.value for d in source.shape)  # type: ignore[attr-defined]
     output = program.output([const(rows * columns)])
 
@@ -318,7 +322,7 @@ def _reshape(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _gather(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[i, ..] = source[clamp(index[i]), ..] with an int32 input."""
+    """Add out[i, ..] = source[clamp(index[i]), ..] with an int32 input."""
     length = source.shape[0].value  # type: ignore[attr-defined]
     index = program.input([const(draw(extents))], "int32")
     output = program.output([index.shape[0], *source.shape[1:]])
@@ -332,7 +336,7 @@ def _gather(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _columns(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[j] = sum, min or max of source over its first dimension."""
+    """Add out[j] = sum, min or max of source over its first dimension."""
     kind = draw(st.sampled_from(["+", "max", "min"]))
     output = program.output(source.shape[1:])
 
@@ -343,7 +347,7 @@ def _columns(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _total(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[0] = sum of source over all its dimensions."""
+    """Add out[0] = sum of source over all its dimensions."""
     output = program.output([const(1)])
 
     def body(*v: Expr) -> tuple[Any, ...]:
@@ -353,7 +357,7 @@ def _total(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _inplace(draw: Draw, program: Program, source: Buffer) -> None:
-    """source = f(source), element by element in the same buffer."""
+    """Add source = f(source), elementwise in the same buffer."""
     kind, constant = draw(st.sampled_from(ARITHMETIC)), program.constant(draw, -3, 3)
 
     def body(*v: Expr) -> tuple[Any, ...]:
@@ -363,7 +367,7 @@ def _inplace(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _scan(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[0, ..] = 0, out[i + 1, ..] = out[i, ..] + source[i, ..]: each iteration needs the one before it."""
+    """Add out[0, ..] = 0, out[i + 1, ..] = out[i, ..] + source[i, ..]: each iteration needs the one before it."""
     length = source.shape[0].value  # type: ignore[attr-defined]
     rest = source.shape[1:]
     output = program.output([const(length + 1), *rest])
@@ -381,7 +385,7 @@ def _scan(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _nested(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = f(source), each row in a block of its own around the block of its elements."""
+    """Add out = f(source), with an outer block for each row around the block for its elements."""
     kind, constant = draw(st.sampled_from(ARITHMETIC)), program.constant(draw, -3, 3)
     rows, columns = source.shape
     output = program.output(source.shape)
@@ -402,7 +406,7 @@ def _nested(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _convert(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = source by way of another dtype."""
+    """Add out = source, converted to another dtype and back."""
     dtype = DType(program.dtype)
     others = ["float64", "float32", "float16", "bfloat16"] if dtype.is_float else ["int64", "int8", "int16"]
     other = DType(draw(st.sampled_from([o for o in others if o != dtype])))
@@ -415,7 +419,7 @@ def _convert(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _formula(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = a random expression of source, with choices on its values and on where it stands."""
+    """Add out = a random expression of source, with choices that depend on its values and indices."""
     output = program.output(source.shape)
 
     def body(*v: Expr) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
-"""Hypothesis strategies: calls of schedule primitives with any arguments, sensible ones and nonsense.
+"""Hypothesis strategies: calls of schedule primitives with arbitrary arguments, sensible or not.
 
-None of them is known to be legal: they may work, or be refused with an error for people.
+The calls are not known to be legal: each may work, or be refused with a readable error.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ MAPS = (
 
 @dataclass(frozen=True, slots=True)
 class AnyCall:
-    """A call that may be nonsense. `text` shows it; blocks and loops are named."""
+    """A call that may make no sense. `text` shows it, with the names of blocks and loops."""
 
     name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
     def __call__(self, sch: Schedule) -> Any:
-        """Make the call."""
+        """Make the call on a schedule."""
         return getattr(sch, self.name)(*self.args, **self.kwargs)
 
     def __repr__(self) -> str:
@@ -89,10 +89,10 @@ def _shown(value: Any) -> str:
 
 @st.composite
 def any_calls(draw: Draw, sch: Schedule, *names: str) -> AnyCall:
-    """A call of a primitive, one of `names` or of all that are registered, on the present program of a schedule.
+    """Draw a call of a primitive (one of `names`, or any registered one) on the current program of a schedule.
 
-    Half of them begin as a candidate of the primitive's space, of which some arguments are put in the place of others;
-    the rest are made up from the parameters' types. Now and then an argument is left out or there is one too many.
+    Half of the calls are candidates of the primitive's space with some arguments replaced; the others are made up from
+    the types of the parameters. Sometimes an argument is missing or there is an extra one.
     """
     name = draw(st.sampled_from(names or tuple(PRIMITIVES)))
     arguments = _candidate(draw, sch, name) if draw(st.booleans()) else None
@@ -151,7 +151,7 @@ def _argument(draw: Draw, sch: Schedule, name: str, parameter: str) -> Any:
 
 
 def _neighbours(draw: Draw, sch: Schedule) -> list[Any]:
-    """Some loops around one block, in their order or another."""
+    """Draw some loops around one block, in any order."""
     blocks = _blocks(sch)
     loops = sch.get_loops(draw(st.sampled_from(blocks))) if blocks else []
     if not loops:
@@ -166,13 +166,13 @@ def _blocks(sch: Schedule) -> list[BlockRV]:
 
 
 def _loops(sch: Schedule) -> list[LoopRV]:
-    """The loops that a caller can have handles of: those around blocks."""
+    """Return the loops that a caller can have handles of: the loops around blocks."""
     tree = sch.state.tree()
     return [LoopRV(var) for var, loop in tree.loops.items() if tree.blocks_in(loop)]
 
 
 def _fitting(draw: Draw, sch: Schedule, hint: Any) -> Any:
-    """A value that fits a type, sensible or not."""
+    """Draw a value of a type, sensible or not."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _fitting(draw, sch, draw(st.sampled_from(inner)))

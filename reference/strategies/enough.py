@@ -1,4 +1,4 @@
-"""How a Hypothesis test ends when it has seen enough."""
+"""End a Hypothesis test early when it has seen enough."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import unittest
 
 
 class Enough(unittest.SkipTest):
-    """Raised inside of a Hypothesis test, ends it at once, with no further draws.
+    """Raise it inside a Hypothesis test to end the test at once, without further draws.
 
-    Hypothesis hands on what skips a test. Any other exception it would take for a failure, and draw again.
+    Hypothesis passes on exceptions that skip a test. It would treat any other exception as a failure, and draw again.
     """

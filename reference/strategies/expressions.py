@@ -52,11 +52,11 @@ def exprs(
     constants: tuple[int, int] = (-9, 9),
     intrinsics: bool = False,
 ) -> Expr:
-    """A scalar expression of a dtype over the given variables (those of other dtypes stand in casts and conditions).
+    """Draw a scalar expression of a dtype over the given variables (in casts and conditions also over other dtypes).
 
-    Divisors are constants other than zero, floor and truncating division both; for floats there are no divisions.
-    Unsigned dtypes get constants from zero up. dtype "bool" gives a condition. With `intrinsics` it applies those that
-    round nothing, floats to whole numbers and back by halves, and has lets.
+    It has floor and truncating divisions by nonzero constants; float expressions have no divisions. Unsigned dtypes
+    only get nonnegative constants. The dtype "bool" gives a condition. With `intrinsics`, it has lets, and intrinsics
+    that do not round when they are applied to integers or halves.
     """
     if dtype == "bool":
         return _condition(draw, variables, max_depth, divisions, constants)
@@ -88,7 +88,7 @@ _BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left"
 
 
 def _intrinsic(draw: Draw, inner: st.SearchStrategy[Expr], dtype: DType) -> Expr:
-    """An intrinsic of an expression, or of two, whose value is a whole number again."""
+    """Draw an intrinsic of one or two expressions whose value is again an integer."""
     a = draw(inner)
     of_any = ["let", "abs", "likely", "reinterpret"]
     of_floats = (*WHOLE, "copysign", "fmod", "test", "fma")
@@ -126,13 +126,13 @@ def _intrinsic(draw: Draw, inner: st.SearchStrategy[Expr], dtype: DType) -> Expr
 
 
 def _words() -> st.SearchStrategy[Expr]:
-    """Two small whole numbers in bfloat16, as an int32."""
+    """Draw two small integers in bfloat16, packed into an int32."""
     pairs = st.lists(st.integers(-3, 3), min_size=2, max_size=2)
     return pairs.map(lambda pair: const(int(np.array(pair, DType("bfloat16").numpy).view(np.int32)[0])))
 
 
 def _nonzero(low: int, high: int) -> st.SearchStrategy[int]:
-    """The integers from low to high except zero, drawn and not filtered."""
+    """Draw an integer from low to high except zero, without filtering."""
     return st.sampled_from([v for v in sorted(range(low, high + 1), key=abs) if v])
 
 

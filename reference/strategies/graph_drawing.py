@@ -1,4 +1,4 @@
-"""What a random graph is drawn with: values that suit, new inputs, and what is known of each value."""
+"""Helpers to draw a random graph: choose suitable values, add inputs, and keep facts about each value."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ LARGEST_DIM = 6  # a symbolic dimension is at most this
 
 
 def fixed(dim: Any) -> int:
-    """A dimension that is known not to be symbolic."""
+    """Return a dimension that is known to be an integer."""
     return int(dim)
 
 
 @dataclass(frozen=True)
 class Fact:
-    """What is known of a value: |value| <= peak, also of partial sums; exact or rounded."""
+    """A fact about a value: |value| <= peak, also for partial sums; and whether it is exact or rounded."""
 
     peak: float
     exact: bool = True
 
 
 class Drawing:
-    """A graph in the making."""
+    """A graph that is being drawn."""
 
     def __init__(self, draw: st.DrawFn, symbolic: bool, empty: bool) -> None:
         self.draw: Callable[[st.SearchStrategy[Any]], Any] = draw
@@ -62,7 +62,7 @@ class Drawing:
         return int(self.one_of(EXTENTS))
 
     def pick(self, suits: Callable[[Value], bool] = lambda v: True) -> Value:
-        """A value that suits, the newest more often; a new input where there is none."""
+        """Draw a value for which `suits` is true, preferring new values; a new input if there is none."""
         fitting = [v for v in self.facts if suits(v) and self.elements(v.shape) <= LARGEST]
         if not fitting:
             return self.fresh([self.extent() for _ in range(self.draw(st.integers(1, 3)))], "float32")
@@ -82,7 +82,7 @@ class Drawing:
     def fresh(
         self, shape: Sequence[Any], dtype: str, low: int = -3, high: int = 3, constant: bool | None = None
     ) -> Value:
-        """A new input, or a constant."""
+        """Add a new input, or a constant."""
         array = self.data(shape, dtype, low, high)
         fixed = all(isinstance(d, int) for d in shape)
         if fixed and (self.flag() if constant is None else constant):
@@ -94,7 +94,9 @@ class Drawing:
         return value
 
     def holding(self, array: Any, peak: float | None = None, constant: bool | None = None) -> Value:
-        """An input or a constant of these elements. Without a `peak` no later move picks it, so any size will do."""
+        """Add an input or a constant with these elements. Without a `peak`, no later move uses it, so it may have any
+        size.
+        """
         array = np.asarray(array)
         if self.flag() if constant is None else constant:
             value = self.b.constant(array)
@@ -109,14 +111,14 @@ class Drawing:
         return int(np.prod([self.extent_of(d, LARGEST_DIM) for d in shape]))
 
     def extent_of(self, dim: Any, n: int) -> int:
-        """What a dimension (a number, n, or an expression of n) comes to where n has this value."""
+        """Return the value of a dimension (a number, n, or an expression of n) for this n."""
         if isinstance(dim, int):
             return dim
         assert self.n is not None, f"{dim} in a graph without symbolic dimensions"
         return int(evaluate(dim, {self.n: n}))
 
     def bounded(self, x: Value, factor: float = 1.0, square: bool = False) -> Value:
-        """x, clipped where `factor` times it (or its square) would leave the exact range of its dtype."""
+        """Return x, clipped if `factor` times x (or its square) would leave the exact range of its dtype."""
         fact = self.facts[x]
         limit = EXACT_BELOW.get(str(x.dtype), 2.0**62) / max(factor, 1.0)
         reached = fact.peak**2 if square else fact.peak
@@ -126,7 +128,7 @@ class Drawing:
         return self.op("clip", x, peak=top, a_min=-float(top), a_max=float(top))
 
     def op(self, name: str, *inputs: Any, peak: float, exact: bool = True, **attrs: Any) -> Any:
-        """The output (or outputs) of an operator, with what is known of them."""
+        """Add an operator and return its output (or outputs); store the facts about them."""
         results = self.b.op(name, *inputs, **attrs)
         facts = [self.facts[v] for v in inputs if isinstance(v, Value) and v in self.facts]
         fact = Fact(float(peak), exact and all(f.exact for f in facts))
@@ -138,22 +140,22 @@ class Drawing:
         return max(self.facts[v].peak for v in values)
 
     def shape_like(self, x: Value) -> list[Any]:
-        """A shape that broadcasts to x's."""
+        """Draw a shape that broadcasts to the shape of x."""
         shape = [1 if self.draw(st.integers(0, 3)) == 3 else d for d in x.shape]
         return shape[self.draw(st.integers(0, len(shape))) if self.draw(st.integers(0, 2)) == 2 else 0 :]
 
     def alike(self, x: Value) -> list[Value]:
-        """The values of x's shape and dtype, x among them."""
+        """Return the values with the shape and dtype of x, including x."""
         return [v for v in self.facts if v.dtype == x.dtype and list(map(str, v.shape)) == list(map(str, x.shape))]
 
     def partner(self, x: Value, low: int = -3, high: int = 3) -> Value:
-        """A value of x's dtype that broadcasts to x."""
+        """Draw a value with the dtype of x that broadcasts to x."""
         if self.flag():
             return self.one_of(self.alike(x))
         return self.fresh(self.shape_like(x), str(x.dtype), low, high)
 
     def image(self, exact: bool = False) -> Value:
-        """A float value of rank 4; an input where there is none."""
+        """Draw a float value of rank 4; a new input if there is none."""
         fitting = [
             v for v in self.facts
             if v.ndim == 4 and str(v.dtype) == "float32" and all(isinstance(d, int) for d in v.shape[1:])

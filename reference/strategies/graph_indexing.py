@@ -1,5 +1,6 @@
-"""The moves of `graphs` that read and write at places that are data: index dtypes of every width, axes longer than
-they reach, indices negative and out of range where the operator says what these mean."""
+"""Moves of `graphs` that read and write at positions given by data, with index dtypes of every width, axes longer than
+the dtype can count, and indices that are negative or out of range if the operator defines them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _LONG = (129, 300, 128, 256, 257, 127, 255)
 
 
 def _indexed(d: Drawing) -> tuple[Value, int]:
-    """A value and an axis to index, now and then one that is longer than a byte counts."""
+    """Draw a value and an axis to index, sometimes an axis longer than a byte can count."""
     x = d.pick(lambda v: any(isinstance(dim, int) and dim > 0 for dim in v.shape))
     axes = [k for k, dim in enumerate(x.shape) if isinstance(dim, int) and dim > 0]
     if d.draw(st.integers(0, 2)) == 0 and axes and d.elements(x.shape) * 6 <= LARGEST:
@@ -33,7 +34,7 @@ def _indexed(d: Drawing) -> tuple[Value, int]:
 
 
 def _indices(d: Drawing, shape: list[Any], extent: int, beyond: bool = True) -> Value:
-    """Indices of any dtype: inside the axis from either end, beside its ends, at the ends of the dtype."""
+    """Draw indices of any dtype: inside the axis from either end, around its ends, and at the ends of the dtype."""
     narrow = [t for t in INDEX_DTYPES if np.iinfo(t).max < extent]
     dtype = np.dtype(d.one_of(narrow if narrow and d.draw(st.integers(0, 3)) else INDEX_DTYPES))
     limits = np.iinfo(dtype)
@@ -75,7 +76,7 @@ def _gather_nd(d: Drawing) -> None:
 
 
 def _scatter(d: Drawing) -> None:
-    """Every place at most once: one that is written twice has no meaning without a reduction."""
+    """Add a scatter that writes each position at most once, because two writes have no meaning without a reduction."""
     x, axis = _indexed(d)
     if not all(isinstance(dim, int) and dim > 0 for dim in x.shape) or x.dtype.is_bool:
         return
@@ -100,7 +101,7 @@ def _one_hot(d: Drawing) -> None:
 
 
 def _sorted(d: Drawing) -> None:
-    """By a fresh value: what rounds differs from level to level, and so would its order."""
+    """Add a sort of a new value: a rounded value differs between levels, and so would its order."""
     x = d.fresh([d.one_of([1, 2]), d.one_of([3, 16, 130])], d.one_of(["float32", "int8", "int32"]), constant=False)
     extent = fixed(x.shape[1])
     dtype = d.one_of([t for t in ("int64", "int32", "int16", "uint8", "int8") if np.iinfo(t).max >= extent - 1])
@@ -113,7 +114,7 @@ def _sorted(d: Drawing) -> None:
 
 
 def _caches(d: Drawing) -> None:
-    """Rows written to a cache of some places, and attention to those that are filled."""
+    """Add an update of a cache, and attention to the filled places."""
     batch, groups, places, rows = d.one_of([1, 2]), d.one_of([1, 2]), d.one_of([3, 17]), d.one_of([1, 2])
     width = d.one_of([3, 16])
     cache = d.fresh([batch, groups, places, width], "float32", constant=False)
@@ -127,7 +128,9 @@ def _caches(d: Drawing) -> None:
 
 
 def _counted(d: Drawing) -> None:
-    """Places that data count, with the zeros behind them; or so many as there are, of which a sum is left."""
+    """Add an operator whose number of results depends on data: padded with zeros, or with exactly that many, then
+    summed.
+    """
     kind = d.one_of(["argwhere", "unique", "suppress"])
     if kind == "argwhere":
         x = d.fresh(d.one_of([[7], [2, 3], [1, 33]]), d.one_of(["float32", "int8", "bool"]), 0, 1, constant=False)

@@ -16,7 +16,7 @@ _DTYPES = ("float32", "float64", "int32", "int64")
 
 
 def _loop(d: Drawing) -> None:
-    """One to three values of one type, of which iterations make sums, extremes and each other's copies."""
+    """Add a loop that carries one to three values of the same type, with sums, extremes and swaps in its iterations."""
     x = d.pick(lambda v: str(v.dtype) in _DTYPES and v.ndim > 0 and d.facts[v].exact)
     if x.dtype not in _DTYPES or not d.facts[x].exact:
         x = d.fresh([d.extent(), d.extent()], d.one_of(_DTYPES))
@@ -32,11 +32,11 @@ def _loop(d: Drawing) -> None:
 
 
 def _drawn(d: Drawing, carried: list[Value], limit: Any, most: int, inside: int) -> list[Value]:
-    """The carried values of a loop behind it, and, if all of them count, its rows."""
+    """Add the loop and return its carried values after it, and, if the number of iterations is fixed, its rows."""
     b = d.b
     ends = d.one_of(["never", "number", "data"])
     steps = d.draw(st.lists(st.sampled_from(["add", "larger", "other", "outside", "same"]), min_size=1, max_size=3))
-    # Sums are clipped, so that no number of iterations leaves the range in which they are exact.
+    # Sums are clipped, so that they stay in the exact range for any number of iterations.
     outside = carried[0]
     has_rows = d.flag()
 

@@ -1,4 +1,4 @@
-"""The moves of `graphs`: each draws one operator (or a short pattern) on values that suit it."""
+"""The moves of `graphs`: each adds one operator (or a short pattern) on suitable values."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def _pad(d: Drawing) -> None:
     mode = "constant" if d.flag() or 0 in x.shape else "edge"
 
     def pair(dim: Any) -> tuple[int, int]:
-        # Below zero it crops: at most what is there.
+        # Negative padding crops, at most the whole extent.
         least = st.integers(-min(fixed(dim) // 2, 2) if mode == "constant" else 0, 2)
         return d.draw(least), d.draw(least)
 

@@ -1,4 +1,4 @@
-"""Moves of `graphs` that are one operator of a kind: functions, windows, norms, folds, shapes, layouts."""
+"""Moves of `graphs` that add one operator of a kind: functions, windows, norms, folds, shapes, layouts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minitvm.graph import Value
 
 from .graph_drawing import EXACT_BELOW, LARGEST, Drawing, fixed
 
-# Where a function is defined and steep nowhere.
+# Intervals where a function is defined and not steep.
 DOMAINS = {
     "acos": (-0.5, 0.5), "asin": (-0.5, 0.5), "atanh": (-0.5, 0.5), "acosh": (2.0, 4.0), "log": (1.0, 4.0),
     "log2": (1.0, 4.0), "log10": (1.0, 4.0), "log1p": (0.0, 4.0), "sqrt": (1.0, 4.0), "rsqrt": (1.0, 4.0),
@@ -26,13 +26,13 @@ def _static(v: Value) -> bool:
 
 
 def _exact(d: Drawing, suits: Callable[[Value], bool]) -> Value | None:
-    """An exact value of constant shape that suits, if there is one."""
+    """Draw an exact value of constant shape for which `suits` is true; None if there is none."""
     fitting = [v for v in d.facts if _static(v) and d.facts[v].exact and suits(v) and d.elements(v.shape) <= LARGEST]
     return d.one_of(fitting) if fitting else None
 
 
 def _floats(d: Drawing, rank: tuple[int, ...], least: int = 1) -> Value:
-    """An exact float32 value of one of these ranks, its numbers small; an input where there is none."""
+    """Draw an exact float32 value of one of these ranks with small numbers; a new input if there is none."""
     x = _exact(d, lambda v: str(v.dtype) == "float32" and v.ndim in rank)
     if x is None or d.draw(st.integers(0, 3)) == 0:
         shape = [d.one_of([1, 2]), *(d.one_of([least, 3, 4, 6]) for _ in range(d.one_of(rank) - 1))]
@@ -41,14 +41,14 @@ def _floats(d: Drawing, rank: tuple[int, ...], least: int = 1) -> Value:
 
 
 def function(d: Drawing) -> None:
-    """A smooth function where it is defined."""
+    """Add a smooth function, on values where it is defined."""
     name = d.one_of(sorted(DOMAINS))
     x, (low, high) = d.floats(), DOMAINS[name]
     d.op(name, d.op("clip", x, peak=4, a_min=low, a_max=high), peak=16, exact=False)
 
 
 def jumping(d: Drawing) -> None:
-    """A function with jumps, or one that asks what a float is."""
+    """Add a function with jumps, or one that classifies floats."""
     x = _floats(d, (1, 2, 3))
     name = d.one_of(["nn.shrink", "nn.thresholded_relu", "isnan", "isinf", "isfinite", "round", "floor"])
     if name.startswith("is"):
@@ -59,7 +59,7 @@ def jumping(d: Drawing) -> None:
 
 
 def power(d: Drawing) -> None:
-    """Powers, or a remainder as in C."""
+    """Add a power, or a remainder as in C."""
     x = _floats(d, (1, 2))
     if d.flag():
         d.op(
@@ -70,7 +70,7 @@ def power(d: Drawing) -> None:
 
 
 def window(d: Drawing) -> None:
-    """Convolution, transposed or not, or pooling, in one, two or three dimensions."""
+    """Add a convolution (perhaps transposed) or a pooling, in one, two or three dimensions."""
     rank = d.one_of([1, 2, 3])
     channels = d.one_of([1, 2, 3])
     shape = [d.one_of([1, 2]), channels, *(d.draw(st.integers(2, 5)) for _ in range(rank))]
@@ -92,7 +92,7 @@ def window(d: Drawing) -> None:
 
 
 def norm(d: Drawing) -> None:
-    """A normalisation over channels, groups or neighbours."""
+    """Add a normalisation over channels, groups or neighbours."""
     x = _floats(d, (3, 4))
     channels = fixed(x.shape[1])
     kind = d.one_of(["instance", "group", "rms", "l2", "lrn", "prelu"])
@@ -115,7 +115,7 @@ def norm(d: Drawing) -> None:
 
 
 def fold(d: Drawing) -> None:
-    """A reduction by a product, a variance or a norm; a running product or extreme."""
+    """Add a reduction by a product, a variance or a norm, or a running product or extreme."""
     x = _floats(d, (2, 3))
     kind = d.one_of(["prod", "variance", "logsumexp", "l2", "log_sum", "cumprod", "cummax", "cummin"])
     axis = d.draw(st.integers(0, x.ndim - 1))
@@ -134,7 +134,7 @@ def fold(d: Drawing) -> None:
 
 
 def shape(d: Drawing) -> None:
-    """Values made of a shape, and values in another shape or layout."""
+    """Add an operator that makes values from a shape, or that changes a shape or layout."""
     kind = d.one_of(
         ["full", "arange", "shape_of", "broadcast_to", "trilu", "batch_flatten", "einsum", "sum", "sizes", "cast"]
     )
@@ -170,7 +170,7 @@ def shape(d: Drawing) -> None:
 
 
 def layout(d: Drawing) -> None:
-    """Pixels and channels in another order."""
+    """Add an operator that reorders pixels and channels."""
     channels, block = d.one_of([4, 8]), 2
     dtype = d.one_of(["float32", "int8", "int32"])
     x = d.fresh([d.one_of([1, 2]), channels, 2, d.one_of([2, 4])], dtype, constant=False)
@@ -189,7 +189,7 @@ def layout(d: Drawing) -> None:
 
 
 def quantized(d: Drawing) -> None:
-    """To bytes and back, with a scale that is a power of two."""
+    """Add a conversion to bytes and back, with a scale that is a power of two."""
     x = _floats(d, (2, 3))
     dtype, scale = d.one_of(["int8", "uint8"]), d.one_of([0.5, 1.0, 2.0])
     low, high = (0, 200) if dtype == "uint8" else (-100, 100)
@@ -202,7 +202,7 @@ def quantized(d: Drawing) -> None:
 
 
 def byte_product(d: Drawing) -> None:
-    """A product of dequantised bytes, as in a quantised network; all scales are powers of two, and sums are exact."""
+    """Add a product of dequantised bytes, as in a quantised network; scales are powers of two, and sums are exact."""
     dtype, kind = d.one_of(["int8", "uint8"]), d.one_of(["nn.conv2d", "nn.dense", "nn.matmul"])
     low, high = (0, 255) if dtype == "uint8" else (-128, 127)
     inner, outer = d.one_of([1, 3, 4, 8]), d.one_of([1, 5, 8])
@@ -236,7 +236,7 @@ def byte_product(d: Drawing) -> None:
 
 
 def half_product(d: Drawing) -> None:
-    """A product of 16-bit floats, with sums of float32 or of 16 bits; all numbers are whole, and sums are exact."""
+    """Add a product of 16-bit floats, with sums in float32 or 16 bits; all numbers are integers, and sums are exact."""
     dtype = d.one_of(["bfloat16", "bfloat16", "float16"])
     kind = d.one_of(["nn.conv2d", "nn.dense", "nn.matmul", "nn.batch_matmul"])
     inner, outer, rows = d.one_of([1, 2, 4, 6]), d.one_of([1, 5, 8]), d.one_of([1, 3, 17])

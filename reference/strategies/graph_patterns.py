@@ -1,4 +1,4 @@
-"""Moves of `graphs` that are patterns: what passes, fusion, sharing of kernels and linking tell apart by a detail."""
+"""Moves of `graphs` that add patterns in which a detail matters to passes, fusion, kernel sharing or linking."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TWINS = (("float32", "int32"), ("float64", "int64"), ("int8", "uint8"), ("float1
 
 
 def second_reader(d: Drawing, value: Value) -> None:
-    """Perhaps somebody else reads a value, too, or the graph returns it."""
+    """Perhaps add a second operator that reads a value, or return the value from the graph."""
     kind = d.draw(st.integers(0, 5))
     if kind == 0:
         d.op(d.one_of(["nn.relu", "negative", "copy"]), value, peak=d.peak(value))
@@ -27,7 +27,7 @@ def second_reader(d: Drawing, value: Value) -> None:
 
 
 def convolution_chain(d: Drawing) -> None:
-    """Convolution, bias, batch norm and activation, some of them left out, any of them read a second time."""
+    """Add a convolution, bias, batch norm and activation; some may be missing, and each may be read a second time."""
     x = d.image(exact=True)
     channels = fixed(x.shape[1])
     size = d.one_of([1, 3])
@@ -36,7 +36,7 @@ def convolution_chain(d: Drawing) -> None:
     x = d.bounded(x, 2**6 * size * size * channels // groups)
     stages = d.one_of([("bias", "norm"), ("bias", "norm", "relu"), ("norm",), ("norm", "relu"), ("bias", "relu"), ()])
 
-    # Passes fold what is constant, so most often all of it is.
+    # Passes fold constants, so most often all inputs are constant.
     constants = d.draw(st.integers(0, 3)) > 0
 
     def parameter(*shape: int, low: int = -3) -> Value:
@@ -57,7 +57,7 @@ def convolution_chain(d: Drawing) -> None:
 
 
 def twins(d: Drawing) -> None:
-    """One operator on the same shape in two dtypes of equal width, and both results in one value."""
+    """Apply one operator to two dtypes of equal width and the same shape, and combine both results."""
     dtypes = d.one_of(TWINS)
     shape = [d.extent() for _ in range(d.draw(st.integers(1, 2)))]
     kind, low = d.one_of(["add", "multiply", "maximum", "nn.relu", "max"]), 0 if "u" in dtypes[1] else -3
@@ -75,7 +75,7 @@ def twins(d: Drawing) -> None:
 
 
 def equal_bytes(d: Drawing) -> None:
-    """Constants of the same bytes: of two dtypes or of two shapes, each used as what it is."""
+    """Add constants with equal bytes but different dtypes or shapes, each used with its own type."""
     dtypes = d.one_of(TWINS)
     count = d.one_of([1, 2, 4, 6])
     array = d.data([count], dtypes[0], 0, 3)
@@ -92,7 +92,7 @@ def equal_bytes(d: Drawing) -> None:
 
 
 def nearly_nothing(d: Drawing) -> None:
-    """An operator that keeps the shape, and may be mistaken for none."""
+    """Add an operator that keeps the shape and may be mistaken for an identity."""
     kinds = ["pad", "slice", "transpose", "reshape", "repeat", "multiply", "divide", "cast", "reverse"]
     n, m = d.extent(), d.one_of([1, 2, 3])
     x = d.fresh([n, d.one_of([n, m])], d.one_of(["float32", "int32"]), constant=False)
@@ -121,7 +121,7 @@ def nearly_nothing(d: Drawing) -> None:
 
 
 def joined(d: Drawing) -> None:
-    """Computed values joined along any axis, which may be read, joined or returned elsewhere as well."""
+    """Concatenate computed values along any axis; they may also be read, concatenated or returned elsewhere."""
 
     def suits(v: Value) -> bool:
         static = all(isinstance(n, int) for n in v.shape)
@@ -151,7 +151,7 @@ def joined(d: Drawing) -> None:
 
 
 def integer_pool(d: Drawing) -> None:
-    """Pooling of integers, the ends of their dtype among them, with padding, which must not win."""
+    """Add a pooling of integers that include the ends of their dtype, with padding that must not win."""
     dtype = d.one_of(["int8", "uint8", "int32", "int64"])
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     shape = [d.one_of([1, 2]), d.one_of([1, 3, 8]), d.draw(st.integers(1, 6)), d.draw(st.integers(1, 6))]
@@ -168,7 +168,7 @@ def integer_pool(d: Drawing) -> None:
 
 
 def used_and_returned(d: Drawing) -> None:
-    """A value that two operators read and that the graph returns, too."""
+    """Add a value that two operators read and that the graph also returns."""
     x = d.pick(lambda v: not v.dtype.is_bool)
     y = d.op("copy" if str(x.dtype).startswith("u") else "negative", x, peak=d.peak(x))
     d.returned.append(y)
@@ -177,7 +177,9 @@ def used_and_returned(d: Drawing) -> None:
 
 
 def alike_but_one(d: Drawing) -> None:
-    """One operator, or one behind another, twice or more: calls that differ in one input, attribute, extent or wire."""
+    """Add an operator (or a chain of two) several times, with a difference in one input, attribute, extent or
+    connection.
+    """
     shape = [max(d.extent(), 1), max(d.extent(), 1)]  # a maximum over nothing is infinite
     x = d.fresh(shape, "float32", constant=False)
     differs = d.one_of(["input", "attribute", "extent", "wire", "wire"])

@@ -1,10 +1,10 @@
-"""Hypothesis strategy: random small networks, drawn from what is legal, for tests of everything below the graph.
+"""Hypothesis strategy: random small networks, legal by construction, for tests of everything below the graph.
 
-Inputs are integers in their dtype. With every value goes what is known of it: the largest magnitude that it, or an
-intermediate sum behind it, can have, and whether it is computed exactly. An operator whose result would leave the range
-in which a float dtype holds every integer gets its operand clipped first, so that exact values are equal bit by bit at
-every level, in any order of summation. What rounds (softmax, means, ...) is followed only by operators that neither
-jump nor magnify, and may differ by `tolerance`.
+Inputs are integers in their dtype. Facts are kept for every value: the largest magnitude that it, or an intermediate
+sum, can have, and whether it is exact. If a result would leave the range in which a float dtype holds every integer,
+the operand is clipped first, so that exact values are equal bit by bit at every level, in any order of summation.
+Rounding operators (softmax, means, ...) are only followed by operators that neither jump nor magnify, and their results
+may differ by `tolerance`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .graph_operators import OPERATORS
 from .graph_patterns import PATTERNS
 
 MOVES = {**PLAIN, **PATTERNS, **OPERATORS, **LOOPS}
-# Half of the moves are single operators of every kind, the rest what networks are made of and what passes look for.
+# Half of the moves are single operators of every kind; the others are parts of networks and patterns of passes.
 USUAL = (*WEIGHTED, *PATTERNS, *PATTERNS, *OPERATORS, *LOOPS)
 ROUNDING = {
     "bfloat16": 2.0**-5,
@@ -39,7 +39,7 @@ DTYPES = ("float32", "float32", "float32", "float32", "int32", "int64", "float16
 
 @dataclass(frozen=True)
 class RandomGraph:
-    """A graph, arrays for its inputs, and by how much each output may differ from the exact one (0: not at all)."""
+    """A graph, arrays for its inputs, and the allowed error of each output (0: none)."""
 
     graph: Graph
     inputs: dict[str, np.ndarray]
@@ -61,10 +61,11 @@ def graphs(
     symbolic: bool | None = None,
     empty: bool | None = None,
 ) -> RandomGraph:
-    """A random graph of up to `largest` moves out of `MOVES`, with arrays for its inputs.
+    """Draw a graph of up to `largest` moves out of `MOVES`, with arrays for its inputs.
 
-    `symbolic` gives it a symbolic batch dimension n, `empty` lets dimensions be zero; None: now and then. Outputs are
-    any values, inputs and constants among them, the last one always, one of them perhaps twice.
+    `symbolic` gives it a symbolic batch dimension n, and `empty` allows dimensions of zero; with None, this happens
+    sometimes. The outputs are any values, including inputs and constants, and always the last one; one of them may
+    occur twice.
     """
     has_batch = draw(st.integers(0, 5)) == 5 if symbolic is None else symbolic
     may_be_empty = draw(st.integers(0, 9)) == 9 if empty is None else empty
@@ -76,7 +77,7 @@ def graphs(
     if d.n is not None and shape:
         shape[0] = d.n
     dtype = d.one_of(DTYPES)
-    # One graph in four begins with a constant: what is made of it alone can be folded.
+    # One graph in four begins with a constant: values that depend only on it can be folded.
     folds = d.n is None and draw(st.integers(0, 3)) == 3
     d.fresh(shape, dtype, -3 if dtype != "int8" else -100, 3 if not dtype.endswith("int8") else 100, folds)
     for _ in range(largest):

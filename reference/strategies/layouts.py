@@ -1,4 +1,4 @@
-"""Hypothesis strategy: the buffers of a program laid out with strides, as its text may ask for."""
+"""Hypothesis strategy: give the buffers of a program explicit strides."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .expressions import Draw
 
 @st.composite
 def strided(draw: Draw, func: PrimFunc, legal: bool = True) -> PrimFunc:
-    """The same function, some of its buffers of constant shape with explicit strides.
+    """Return the same function, with explicit strides for some of its buffers of constant shape.
 
-    Legal ones lead every element to a place of its own: dimensions in any order, with room between them. With `legal`
-    False one buffer gets strides with which two elements share a place, or too few of them.
+    Legal strides give every element its own place: dimensions in any order, with gaps between them. If `legal` is
+    False, one buffer gets strides for which two elements share a place, or the wrong number of strides.
     """
     held = [*func.buffers, *(b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers)]
     fixed = [b for b in held if all(isinstance(d, IntImm) for d in b.shape) and max(_extents(b), default=1) > 1]

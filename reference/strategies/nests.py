@@ -1,5 +1,6 @@
-"""The kinds of nests that are more than loops around one block: predicates and extents that load, lets, triangles,
-threads that exchange values."""
+"""Kinds of nests that are more than loops around a block: predicates and extents with loads, lets, triangles, and
+threads that exchange values.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from .expressions import ARITHMETIC, Draw, combine
 
 
 def _filled(draw: Draw, program: Program, shape: Sequence[Expr]) -> Buffer:
-    """An output that holds a constant: what a nest that does not write every element may leave."""
+    """Add an output filled with a constant, for nests that do not write every element."""
     output = program.output(shape)
     value = const(program.constant(draw, -2, 2), program.dtype)
     _append(program, _loops(shape, lambda *v: _block(f"{output.name}_0", output, v, "S", value, [])), output)
@@ -39,8 +40,9 @@ def _block(
     name: str, output: Buffer, values: Sequence[Expr], kinds: str, value: Any, reads: Sequence[BufferRegion],
     predicate: Expr | None = None, domains: Sequence[Expr] = (), init: Any = None, place: Sequence[Expr] | None = None,
 ) -> Stmt:  # fmt: skip
-    """A block with one iterator a value. `value`, `reads` and `place` are in terms of `values`, and so is `predicate`,
-    in which these stay; inside of the block they become the iterators."""
+    """Build a block with one iterator per value. The arguments `value`, `reads`, `place` and `predicate` use `values`;
+    inside the block (but not in the predicate) these are replaced by the iterators.
+    """
     extents = domains or output.shape
     iterators = [Var(f"v{k}", d.dtype) for k, d in enumerate(extents)]
     inside: dict[Var, Expr] = {v: it for v, it in zip(values, iterators, strict=False) if isinstance(v, Var)}
@@ -65,12 +67,12 @@ def _loops(extents: Sequence[Expr], body: Callable[..., Stmt]) -> Stmt:
 
 
 def _append(program: Program, stmt: Stmt, output: Buffer, *read: Buffer) -> None:
-    """One more nest, which reads some buffers, inside of its blocks or around them."""
+    """Add a nest that reads some buffers, inside of its blocks or around them."""
     program.append(stmt, [b.full_region() for b in read], output)
 
 
 def _mask(draw: Draw, program: Program, shape: Sequence[Expr]) -> Buffer:
-    """A buffer that loops over `shape` can look up by some of their first variables."""
+    """Draw a buffer that can be indexed by some of the first variables of loops over `shape`."""
     names = [str(d) for d in shape]
     fitting = [b for b in program.buffers if 0 < b.ndim <= len(names) and [str(d) for d in b.shape] == names[: b.ndim]]
     return draw(st.sampled_from(fitting))
@@ -82,7 +84,7 @@ def _condition(draw: Draw, program: Program, mask: Buffer, indices: Sequence[Exp
 
 
 def _where(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = c, and f(source) where a buffer is below or above a constant: as the predicate of a block or an `if`."""
+    """Add out = f(source) where a buffer is below or above a constant, else c, as a block's predicate or an `if`."""
     mask = _mask(draw, program, source.shape)
     output = _filled(draw, program, source.shape)
     kind, constant = draw(st.sampled_from(ARITHMETIC)), program.constant(draw, -3, 3)
@@ -117,7 +119,7 @@ def _where(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _let(draw: Draw, program: Program, source: Buffer) -> None:
-    """x = an element or a constant; out = f(source, x), with x in the block or in its predicate."""
+    """Add x = an element or a constant; out = f(source, x), with x in the block or in its predicate."""
     giver = draw(st.sampled_from(program.buffers))
     constant = const(program.constant(draw, -3, 3), program.dtype)
     zeros = tuple(const(0, d.dtype) for d in giver.shape)
@@ -140,7 +142,7 @@ def _let(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _triangle(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = f(source) below or above the diagonal, or the sums of the rows there, and a constant elsewhere."""
+    """Add out = f(source), or the sums of rows, below or above the diagonal, and a constant elsewhere."""
     rows, columns = source.shape
     form = draw(st.sampled_from(("lower", "upper", "sum", "accumulate")))
     kind, constant = draw(st.sampled_from(ARITHMETIC)), const(program.constant(draw, -3, 3), program.dtype)
@@ -167,7 +169,7 @@ def _triangle(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _half(draw: Draw, program: Program, source: Buffer) -> None:
-    """half = f(source) below the diagonal only; out = a sum of each row of half as far as it is written."""
+    """Add half = f(source), only below the diagonal, and out = the sum of the written part of each row of half."""
     rows, columns = source.shape
     half = Buffer(f"H{len(program.produced)}", source.shape, DType(program.dtype))
     program.kept.append(half)
@@ -191,7 +193,7 @@ def _half(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _ragged(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[i, j] = f(source[i, j]) for the first lengths[i] columns, which are read from memory."""
+    """Add out[i, j] = f(source[i, j]) for the first lengths[i] columns, where lengths is in memory."""
     rows, columns = source.shape
     lengths = program.input([rows], "int32")
     output = _filled(draw, program, source.shape)
@@ -204,7 +206,7 @@ def _ragged(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def _exchange(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[i, j] = f(source[i, n - 1 - j]), each row by threads that hand their elements over in shared storage."""
+    """Add out[i, j] = f(source[i, n - 1 - j]), where the threads of each row exchange elements in shared storage."""
     rows, columns = source.shape
     scope = draw(st.sampled_from(("shared", "shared.dyn")))
     shared = Buffer(f"S{len(program.produced)}", (columns,), DType(program.dtype), scope)

@@ -1,10 +1,10 @@
-"""Pairs of a program and a legal call on it: how they are drawn, and how it is told that each keeps the meaning.
+"""Draw pairs of a program and a legal call on it, and check that each call keeps the meaning.
 
-Pairs are drawn in chains, each call on what the ones before it made, with steps of other primitives before and after,
-so that what one makes is what another takes. The last program of a chain is compared with the first, as loops and
-lowered to kernels; where they differ, the steps are compared one by one. A pair counts at a level when the comparison
-there looked in exact mode and, where there are floats, in field mode; or in bound mode, which is asked where neither
-can compare, as sums of exponentials that are rescaled.
+Pairs are drawn in chains: each call acts on the result of the previous ones, with steps of other primitives before and
+after, so that primitives are tested together. The last program of a chain is compared with the first, as loops and
+lowered to kernels; if they differ, the steps are compared one by one. A pair counts at a level if the comparison there
+used the exact mode and, for floats, the field mode; or the bound mode, if neither can compare (as for sums of rescaled
+exponentials).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Level = Callable[[PrimFunc, PrimFunc], Verdict]
 
 @dataclass(slots=True)
 class Tally:
-    """How many programs were drawn, how many legal calls were made on them, and how many of these were judged."""
+    """Counts of the drawn programs, of the legal calls on them, and of the calls that were judged."""
 
     primitive: str
     programs: int = 0
@@ -52,27 +52,27 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """At which levels the programs of a chain were compared in all modes that count."""
+    """The levels at which the programs of a chain were compared in all modes that count."""
 
     loops: bool
     kernels: bool
 
 
 def as_loops(before: PrimFunc, after: PrimFunc) -> Verdict:
-    """Two functions as they stand."""
+    """Compare two functions as loops."""
     return check(before, after, shrink=False)
 
 
 def as_kernels(before: PrimFunc, after: PrimFunc) -> Verdict:
-    """A function and the kernels that another is lowered to."""
+    """Compare a function with the kernels that another one is lowered to."""
     return check(before, lower(after), shrink=False)
 
 
 class Chain:
     """A schedule, and the programs that it went through.
 
-    They stand in stretches of the same parameters. A step that changes these ends a stretch with what it made, as a
-    function of parameters in their old layouts, and begins the next.
+    The programs are in stretches with the same parameters. A step that changes parameters ends a stretch with its
+    result, as a function of the parameters in their old layouts, and begins the next one.
     """
 
     def __init__(self, func: PrimFunc) -> None:
@@ -80,7 +80,7 @@ class Chain:
         self.stretches = [[func]]
 
     def step(self, draw: Draw, *names: str) -> bool:
-        """Take one legal step of the named primitives (of any if none is named); whether there was one."""
+        """Make one legal step of the named primitives (by default of any); return whether there was one."""
         call = self.sch.draw(lambda n: draw(st.integers(0, n - 1)), *names, tries=TRIES)
         if call is None:
             return False
@@ -99,12 +99,14 @@ class Chain:
         self.stretches.append([sch.func])
 
     def compare(self) -> Judged:
-        """All programs mean the same: raises `InternalError` with a program and a trace to paste where they do not."""
+        """Check that all programs mean the same; raises `InternalError` with a program and a trace to paste if they do
+        not.
+        """
         loops = [self._judge(as_loops, stretch) for stretch in self.stretches if len(stretch) > 1]
         return Judged(all(loops), self._lowers() and self._judge(as_kernels, self.stretches[-1]))
 
     def _lowers(self) -> bool:
-        """Whether the last program lowers: some cross-thread reductions do not."""
+        """Return whether the last program can be lowered: some cross-thread reductions cannot."""
         program = self.stretches[-1][-1]
         if thread_reduction(program) is None:
             return True
@@ -115,7 +117,7 @@ class Chain:
         return True
 
     def _judge(self, level: Level, states: Sequence[PrimFunc]) -> bool:
-        """The first of some programs against the last, and step by step only where these differ."""
+        """Compare the first program with the last, and step by step if these differ."""
         verdict = level(states[0], states[-1])
         if verdict:
             floats = any(b.dtype.is_float for b in states[-1].buffers)
@@ -142,13 +144,13 @@ def draw_pairs(
     examples: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Tally:
-    """Make legal calls of a primitive on random programs until so many are judged, and compare before and after.
+    """Make legal calls of a primitive on random programs, until `pairs` calls are judged, and compare before and after.
 
-    Any primitive that is registered will do, one from outside the package too. `programs` are those to draw from, by
-    default those of `prim_funcs`; `preparation` names the steps before and after, of which there are `at_least` so many
-    before. At most `examples` programs are drawn, by default four times as many as pairs. With a `seed` they are the
-    same in each run and none is kept, without one Hypothesis's profile decides. `progress` is called with the number
-    of pairs that are judged. Raises `InternalError` with the smallest difference that was found.
+    The primitive may be any registered one, also from outside the package. `programs` is the strategy to draw from (by
+    default `prim_funcs`). `preparation` names the primitives for steps before and after, with at least `at_least` steps
+    before. At most `examples` programs are drawn, by default four times the number of pairs. With a `seed`, they are
+    the same in each run and are not stored; otherwise Hypothesis's profile decides. `progress` is called with the
+    number of judged pairs. Raises `InternalError` with the smallest difference found.
     """
     tally = Tally(name)
     drawn = prim_funcs(min_blocks=1) if programs is None else programs
@@ -157,7 +159,7 @@ def draw_pairs(
     differences: list[int] = []
 
     def _judged_chain(draw: Draw) -> tuple[int, Judged]:
-        """How many calls of the primitive a random chain has, and where they were judged."""
+        """Draw a chain; return the number of calls of the primitive in it, and where they were judged."""
         chain = Chain(draw(drawn))
         for _ in range(draw(st.integers(0, 2)) + at_least):
             chain.step(draw, *preparation)
@@ -190,7 +192,7 @@ def draw_pairs(
         tally.loops += calls * judged.loops
         tally.kernels += calls * judged.kernels
         tally.pairs += calls * (judged.loops and judged.kernels)
-        # After a difference Hypothesis looks for a smaller one: programs without any must not end that.
+        # After a difference, Hypothesis looks for a smaller one: programs without a difference must not end that.
         if tally.pairs >= pairs and not differences:
             raise Enough("there are enough")
 

@@ -1,6 +1,7 @@
-"""Every call of a primitive's space on every pinned program: legal ones keep the meaning, and some are refused.
+"""Try every call of a primitive's space on every pinned program: legal ones must keep the meaning, and some are
+refused.
 
-Nothing is drawn here, and no time limit ends it: whether a primitive breaks a dependence is decided the same way in
+There are no random choices and no time limit, so whether a primitive breaks a dependence is decided the same way in
 each run.
 """
 
@@ -22,7 +23,7 @@ from .pinned_programs import pinned
 
 
 class Attempts(NamedTuple):
-    """How many legal calls were compared, and on how many programs."""
+    """The number of legal calls that were compared, and of programs."""
 
     calls: int
     programs: int
@@ -31,8 +32,8 @@ class Attempts(NamedTuple):
 def try_pinned(name: str, progress: Callable[[int, int], None] | None = None) -> Attempts:
     """Make each legal call of a primitive on each pinned program, and compare before and after, as loops and kernels.
 
-    `progress(done, total)` is called for each program.
-    Raises `InternalError` with the program and the trace of the first call that changes the meaning.
+    `progress(done, total)` is called for each program. Raises `InternalError` with the program and the trace of the
+    first call that changes the meaning.
     """
     calls = 0
     for done, func in enumerate(pinned().values()):
@@ -47,7 +48,7 @@ def try_pinned(name: str, progress: Callable[[int, int], None] | None = None) ->
 
 
 def looks_at_dependences(name: str) -> bool:
-    """Whether a call of a primitive is refused on a pinned program and legal on its twin, which has no dependence."""
+    """Return whether a call is refused on a pinned program but legal on its twin, which has no dependence."""
     primitive, dependent = PRIMITIVES[name], pinned()
     return any(
         text in _legal(primitive, twin)
@@ -62,7 +63,7 @@ def _legal(primitive: Primitive, func: PrimFunc) -> list[str]:
 
 
 def _calls(primitive: Primitive, func: PrimFunc) -> Iterator[tuple[str, bool]]:
-    """The calls of a primitive's space on a program as text, and whether each is legal."""
+    """Yield the calls of a primitive's space on a program, as text, and whether each is legal."""
     state = Schedule(func).state
     for values in primitive.calls(state) if primitive.calls else ():
         arguments = bind(primitive, values, {})

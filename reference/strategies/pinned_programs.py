@@ -1,9 +1,9 @@
-"""Small programs in which the order of iterations matters: a new primitive is tried on all of them, in every run.
+"""Small programs in which the order of iterations matters; every test of a primitive tries all of them.
 
-Each has a dependence that a primitive may break: a chain along each loop, a staircase, a prefix in place, scratch that
-iterations share, a reduction whose order counts, an input that is overwritten, a tail. They are in the notation of
-docstrings (`tir.schedule.examples`). Where it says `{this|that}`, the program has the first, and the second gives it a
-twin without the dependence: for example B[i + 1] = {B|A}[i].
+Each has a dependence that a primitive may break: a chain along each loop, a staircase, a prefix in place, scratch
+shared by iterations, a reduction whose order matters, an input that is overwritten, a tail. They use the notation of
+docstrings (`tir.schedule.examples`). `{this|that}` means `this` in the program, and `that` in its twin without the
+dependence, for example B[i + 1] = {B|A}[i].
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minitvm.tir.schedule.examples import program_of
 
 
 def _after_a_copy(rows: int, columns: int, body: str) -> str:
-    """A nest that updates B in place, after one that fills B from A."""
+    """Return the text of a nest that updates B in place, after a nest that copies A to B."""
     copy = f"for x, y in T.grid({rows}, {columns}):\n  with T.block('copy'): B[vx, vy] = A[vx, vy]\n"
     return f"{copy}for i, j in T.grid(3, 3):\n  with T.block('B'): {body}\n"
 
@@ -398,6 +398,6 @@ for i in range(6):
 
 @cache
 def pinned(*, independent: bool = False) -> dict[str, PrimFunc]:
-    """The programs by what they contain; with `independent`, their twins."""
+    """Return the programs by name; with `independent`, their twins without the dependence."""
     chosen = {name: _ALTERNATIVES.sub(r"\2" if independent else r"\1", text) for name, text in PINNED.items()}
     return {name: program_of(chosen[name]) for name, text in PINNED.items() if not independent or text != chosen[name]}

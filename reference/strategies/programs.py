@@ -1,4 +1,4 @@
-"""Hypothesis strategies: random tir functions, and arrays to call these with."""
+"""Hypothesis strategies: random tir functions, and arrays to call them with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .statement_blocks import STATEMENTS
 from .value_blocks import VALUES
 
 BUILD = {**PLAIN, **STATEMENTS, **VALUES, **NESTS}
-# Left out by default: intrinsics are no formulas to the field mode, and where they round, modes refuse.
+# Left out by default: intrinsics are hashes to the field mode, and if they round, modes refuse.
 KINDS = tuple(k for k in (*PLAIN, *STATEMENTS, *VALUES) if k not in ("intrinsic", "rounding"))
 NEST_KINDS = tuple(NESTS)  # drawn where they are asked for: not all that takes programs takes loops over threads
 
@@ -31,10 +31,10 @@ def prim_funcs(
     kinds: Sequence[str] = KINDS,
     symbolic: bool = False,
 ) -> PrimFunc:
-    """A level-3 function of one to `max_blocks` blocks, each in a nest of its own under the root block.
+    """Draw a level-3 function of one to `max_blocks` blocks, each in a separate nest under the root block.
 
-    A block is one of `kinds` and reads what earlier blocks or the inputs hold; a result that no later block reads is an
-    output; outputs are the last parameters. `symbolic` makes the first dimension of the first input a `SizeVar` n (bind
+    Each block is one of `kinds` and reads inputs or results of earlier blocks. Results that no later block reads are
+    outputs, which are the last parameters. `symbolic` makes the first dimension of the first input a `SizeVar` n (bind
     any n >= 1).
     """
     program = Program(draw(st.sampled_from(list(dtypes))))
@@ -43,7 +43,7 @@ def prim_funcs(
     if symbolic:
         shape[0] = SizeVar("n")
     program.input(shape)
-    # The number first and then each block as one draw: Hypothesis lowers the one and leaves out one of the others.
+    # Draw the number first and then each block as one draw: Hypothesis lowers the number and leaves out a block.
     for _ in range(draw(st.integers(min_blocks, max_blocks))):
         draw(_blocks(program, tuple(kinds)))
     return program.func()
@@ -51,7 +51,7 @@ def prim_funcs(
 
 @st.composite
 def _blocks(draw: Draw, program: Program, kinds: Sequence[str]) -> None:
-    """One more block for a program."""
+    """Add one more block to a program."""
     legal = [kind for kind in kinds if sources(program, kind)]
     kind = draw(st.sampled_from(legal or ["elementwise"]))
     BUILD[kind](draw, program, draw(st.sampled_from(sources(program, kind))))
@@ -59,9 +59,10 @@ def _blocks(draw: Draw, program: Program, kinds: Sequence[str]) -> None:
 
 @st.composite
 def arguments(draw: Draw, func: PrimFunc, size: int | None = None, low: int = -4, high: int = 4) -> list[np.ndarray]:
-    """An array of small integers for each buffer of a function, in its dtype; every symbolic dimension is `size`.
+    """Draw an array of small integers for each buffer of a function, in its dtype; every symbolic dimension is `size`.
 
-    Without `size` it is drawn from 1 to 6. Arrays come from a drawn seed: they shrink as a whole, not cell by cell.
+    Without `size`, it is drawn from 1 to 6. The arrays come from a drawn seed, so they shrink as a whole, not element
+    by element.
     """
     extent = draw(st.integers(1, 6)) if size is None else size
     generator = np.random.default_rng(draw(st.integers(0, 2**16)))

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: schedules drawn from what is legal, and programs together with a schedule of theirs."""
+"""Hypothesis strategies: random legal schedules, and pairs of a program and a schedule."""
 
 from __future__ import annotations
 
@@ -50,13 +50,14 @@ def schedules(
     min_steps: int = 0,
     max_steps: int = 6,
 ) -> Schedule:
-    """A schedule of a program (or of one that a strategy draws) of up to `max_steps` legal steps.
+    """Draw a schedule with up to `max_steps` legal steps of a program (or of one that a strategy draws).
 
-    `primitives` names those to use; without names it is every registered one, also those from outside the package. A
-    step is drawn as a primitive and then as one of its legal calls. A program on which nothing is legal ends early.
+    `primitives` names the primitives to use; by default it uses every registered one, also from outside the package. A
+    step is drawn as a primitive and then as one of its legal calls. If nothing is legal on a program, the schedule ends
+    early.
     """
     sch = Schedule(draw(program) if isinstance(program, st.SearchStrategy) else program, seed=0)
-    # The number first and then each step as one draw: Hypothesis lowers the one and leaves out one of the others.
+    # Draw the number first and then each step as one draw: Hypothesis lowers the number and leaves out a step.
     for _ in range(draw(st.integers(min_steps, max_steps))):
         draw(steps(sch, *primitives))
     return sch
@@ -64,7 +65,7 @@ def schedules(
 
 @st.composite
 def steps(draw: Draw, sch: Schedule, *primitives: str) -> str:
-    """One more legal step on a schedule; its text, or "" where nothing was legal."""
+    """Make one more legal step on a schedule; return its text, or "" if nothing was legal."""
     call = sch.draw(lambda n: draw(st.integers(0, n - 1)), *primitives)
     if call is None:
         return ""
@@ -80,6 +81,6 @@ def scheduled(
     min_steps: int = 0,
     max_steps: int = 6,
 ) -> Scheduled:
-    """A program (by default one of `prim_funcs()`) and a schedule of it: the pair that a check compares."""
+    """Draw a program (by default one of `prim_funcs()`) and a schedule of it, to be compared with each other."""
     func = draw(prim_funcs() if programs is None else programs)
     return Scheduled(func, draw(schedules(func, *primitives, min_steps=min_steps, max_steps=max_steps)))

@@ -1,18 +1,18 @@
-"""Hypothesis strategy: programs of ten lines, each about one thing that large random programs seldom have.
+"""Hypothesis strategy: programs of ten lines, each about one thing that is rare in large random programs.
 
-    shifted        loops that start elsewhere than 0, of all kinds, and conditions on their ends
-    empty_inside   loops of a constant or open extent of 0 or less, beside and inside others
-    beside         parallel loops in a row over parts of some buffers, from anywhere, of any extent, also of none
-    thread_sums    reductions by threads over one axis or two, under predicates, where something was written before
-    rewritten      what a neighbour reads changes: an index, a bound, a condition
-    wide_init      an init that writes more than the sum under it
-    lanes          reductions in lanes, of 64-bit integers too, and comparisons that NaN decides
-    scratch        storage that each iteration of a loop allocates, in loops of all kinds that start anywhere
-    vectors        lines that pass through storage in vectors with steps, of which a row uses a part
-    cut            loops that start anywhere under conditions which hold for a part of them
+    shifted        loops of all kinds that do not start at 0, and conditions on their ends
+    empty_inside   loops with a constant or open extent of 0 or less, next to and inside others
+    beside         parallel loops in a row over parts of buffers, with any start and extent, also empty
+    thread_sums    reductions by threads over one or two axes, under predicates, into elements written before
+    rewritten      a value that a neighbour reads changes: an index, a bound, a condition
+    wide_init      an init that writes more elements than the sum under it
+    lanes          reductions in lanes, also of 64-bit integers, and comparisons that NaN decides
+    scratch        storage that each iteration of a loop allocates, in loops of all kinds with any start
+    vectors        rows copied through storage in vectors with steps, of which only a part is used
+    cut            loops with any start, under conditions that hold for a part of them
     shared         threads that write and read neighbours in shared storage, in loops of any extent and under conditions
 
-They are whole functions in the text of TVMScript: what fails prints as it was drawn.
+They are whole functions in TVMScript text, so a failing program prints as it was drawn.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _indented(lines: str, depth: int) -> str:
 
 
 def shifted(draw: Draw) -> PrimFunc:
-    """B = A, and then in a part that begins anywhere a value of the row, the column, and a neighbour in A."""
+    """Draw B = A, and then, in a part of B, the row, the column, or a neighbour in A."""
     first, second = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     rows, columns = draw(st.integers(1, 4)), draw(st.sampled_from([1, 3, 4, 8, 9]))
     kinds = ["range", "range", "T.parallel", "T.unroll"]
@@ -66,7 +66,7 @@ def main(A: {shape}, B: {shape}):
 
 
 def empty_inside(draw: Draw) -> PrimFunc:
-    """Loops of which one may have no iteration: beside others, inside a parallel one, between two uses of scratch."""
+    """Draw loops of which one may be empty: next to others, inside a parallel loop, or between two uses of scratch."""
     is_open, less = draw(st.booleans()), draw(st.integers(0, 3))
     few = draw(st.sampled_from([f"n - {less}", f"n // 2 - {less}", f"n % 4 - {less}"])) if is_open else (
         str(draw(st.integers(-2, 2)))
@@ -133,7 +133,7 @@ for i in {kind}(4):
 
 
 def _of_four(body: str, is_open: bool) -> PrimFunc:
-    """A program that reads A, of four elements or of n, and writes four elements of B."""
+    """Return a program with this body that reads A, of four or n elements, and writes four elements of B."""
     if not is_open:
         return _read(f'def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):\n{_indented(body, 1)}')
     return _read(f"""
@@ -145,7 +145,7 @@ def main(a: T.handle, B: T.Buffer((4,), "float32")):
 
 
 def beside(draw: Draw) -> PrimFunc:
-    """Parallel loops in a row, each over a part of a buffer: apart, or one after the other."""
+    """Draw parallel loops in a row, each over a part of a buffer, independent or depending on each other."""
     is_open, lines = draw(st.booleans()), ""
     form = draw(st.sampled_from(["any", "any", "the third reads the first", "the first may have none", "a triangle"]))
     if form == "the third reads the first":
@@ -195,7 +195,9 @@ def _identity(name: str, dtype: str) -> str:
 
 
 def thread_sums(draw: Draw) -> PrimFunc:
-    """A reduction by the threads of a block, over one axis or two, under a predicate, over what was written before."""
+    """Draw a reduction by the threads of a block, over one or two axes, under a predicate, into elements written
+    before.
+    """
     name, dtype = draw(st.sampled_from(sorted(_OPERATORS))), draw(st.sampled_from(DTYPES))
     x, y, turns = draw(st.sampled_from([2, 3, 4, 8, 32, 33])), draw(st.sampled_from([1, 2, 3])), draw(st.integers(1, 2))
     two, before = draw(st.booleans()), draw(st.booleans())
@@ -230,7 +232,7 @@ def main(A: T.Buffer((2, {y}, {total}), '{dtype}'), B: T.Buffer((2,), '{dtype}')
 
 
 def rewritten(draw: Draw) -> PrimFunc:
-    """Two readers of a place, a bound or a condition in memory, which changes between them or while the first reads."""
+    """Draw two readers of an index, a bound or a condition in memory, which changes between or during the reads."""
     form = draw(st.sampled_from(["index", "bound", "condition", "used up"]))
     scope, kind = (
         draw(st.sampled_from(["global", "local"])),
@@ -264,7 +266,7 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer
 
 
 def wide_init(draw: Draw) -> PrimFunc:
-    """Rows that all begin at a constant, of which a predicate lets some have no sum; maybe a use of them after it."""
+    """Draw rows that are all initialised, where a predicate leaves some without a sum, and perhaps a use of them."""
     rows, columns = draw(st.integers(2, 5)), draw(st.integers(2, 9))
     dtype, name = draw(st.sampled_from(DTYPES)), draw(st.sampled_from(sorted(_OPERATORS)))
     limit = draw(st.integers(1, max(rows, columns) - 1))
@@ -323,7 +325,7 @@ def main({header}):
 
 
 def lanes(draw: Draw) -> PrimFunc:
-    """A row reduced in lanes, then a choice by comparisons that are each other's opposite but for NaN."""
+    """Draw a reduction of a row in lanes, then a choice by comparisons that are opposites except for NaN."""
     dtype, name = draw(st.sampled_from(DTYPES)), draw(st.sampled_from(sorted(_OPERATORS)))
     first = draw(st.sampled_from([0, 0, 1, 3]))
     columns, width = draw(st.sampled_from([1, 3, 4, 7, 8, 16, 17])), draw(st.sampled_from([2, 4, 8]))
@@ -349,7 +351,9 @@ def main(A: T.Buffer((2, {columns}), '{dtype}'), W: T.Buffer(({columns},), '{dty
 
 
 def scratch(draw: Draw) -> PrimFunc:
-    """Rows by way of storage of their own, then of its elements; loops start anywhere, and extents may be open."""
+    """Draw rows computed through storage allocated in the row's loop, then in the element's loop, with any start and
+    extent.
+    """
     first, second, rows = draw(st.integers(0, 3)), draw(st.integers(0, 3)), draw(st.integers(1, 4))
     kinds = ["range", "T.parallel", "T.parallel", "T.unroll"]
     outer, inner = draw(st.sampled_from(kinds)), draw(st.sampled_from(["range", "T.unroll", "T.vectorized"]))
@@ -391,7 +395,9 @@ def main(a: T.handle, b: T.handle, sized: T.handle):
 
 
 def vectors(draw: Draw) -> PrimFunc:
-    """Rows by way of storage that is written in vectors, in steps and somewhere in it, and read so or one by one."""
+    """Draw rows copied through storage that is written in vectors, with steps and offsets, and read as vectors or
+    elements.
+    """
     first, rows, lanes = draw(st.integers(0, 2)), draw(st.integers(1, 3)), draw(st.sampled_from([2, 4, 8]))
     step, parts, dtype = draw(st.sampled_from([1, 1, 2, 3])), draw(st.integers(1, 3)), draw(st.sampled_from(DTYPES))
     outer, inner = draw(st.sampled_from(["range", "T.parallel"])), draw(st.sampled_from(["range", "T.unroll"]))
@@ -424,7 +430,7 @@ def main(A: T.Buffer(({size},), '{dtype}'), B: T.Buffer(({size},), '{dtype}')):
 
 
 def cut(draw: Draw) -> PrimFunc:
-    """Loops from anywhere under conditions that hold for a part of them, some by way of lets or of memory."""
+    """Draw loops with any start under conditions that hold for a part of them, some through lets or memory."""
     first, second, rows = draw(st.integers(0, 3)), draw(st.integers(0, 3)), draw(st.integers(1, 5))
     columns, c = draw(st.sampled_from([2, 3, 4, 8, 9])), draw(st.integers(1, 3))
     outer = draw(st.sampled_from(["range", "T.parallel", "T.unroll"]))
@@ -472,7 +478,9 @@ def main(a: T.handle, b: T.handle, sized: T.handle):
 
 
 def shared(draw: Draw) -> PrimFunc:
-    """Threads that write parts of shared storage and read those of neighbours, in loops and under conditions."""
+    """Draw threads that write parts of shared storage and read their neighbours' parts, in loops and under
+    conditions.
+    """
     n, parts = draw(st.sampled_from([2, 4, 5, 8])), draw(st.integers(2, 3))
     neighbours = ["t", f"(t + 1) % {n}", f"{n - 1} - t", "T.max(t - 1, 0)", "0", f"{n - 1}", "t // 2"]
 
@@ -520,5 +528,5 @@ SMALL: dict[str, Callable[[Draw], PrimFunc]] = {
 
 @st.composite
 def small_programs(draw: Draw, kinds: tuple[str, ...] = tuple(SMALL)) -> Any:
-    """A program of ten lines of one of these kinds, for CPUs but for `thread_sums`."""
+    """Draw a program of ten lines of one of these kinds; all but `thread_sums` run on CPUs."""
     return SMALL[draw(st.sampled_from(kinds))](draw)

@@ -1,4 +1,4 @@
-"""Kinds of blocks that are more than one store: branches, loops and lets inside, views, guards, copies of their own."""
+"""Kinds of blocks with more than one store: branches, loops and lets inside, views, guards, private copies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COUNT = 3  # iterations of a loop inside a block, at most
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """Where statements are drawn: what they may store to and read, and the integers in sight."""
+    """The context for drawing statements: buffers to store to and to read, and integers in scope."""
 
     draw: Draw
     program: Program
@@ -48,12 +48,12 @@ class _Code:
         return [b[self.place] for b in (self.source, *self.targets)]
 
     def condition(self) -> Expr:
-        """A condition on what the statements around it change, or on where it stands."""
+        """Draw a condition on values that the surrounding statements change, or on indices."""
         low = 0 if self.program.dtype.startswith("u") else -3
         return self.draw(exprs([*self.loads(), *self.integers], "bool", 2, constants=(low, 3)))
 
     def value(self) -> Expr:
-        """A value that grows slowly, however often it is stored again."""
+        """Draw a value that grows slowly, even if it is stored repeatedly."""
         load, other = self.draw(st.sampled_from(self.loads())), self.draw(st.sampled_from(self.loads()))
         c = const(self.program.constant(self.draw, -3, 3), self.program.dtype)
         kind = self.draw(st.sampled_from(["+ c", "max", "+", "where", "* 2", "index"]))
@@ -71,7 +71,7 @@ class _Code:
         return Seq.of(*(self.statement() for _ in range(self.draw(st.integers(1, most)))))
 
     def statement(self) -> Stmt:
-        """A store, or a branch, loop, let or assertion around some."""
+        """Draw a store, or a branch, loop, let or assertion around some."""
         kinds = ["store", "store", "if", "if", "for", "let", "while", "assert"] if self.depth else ["store"]
         kind = self.draw(st.sampled_from(kinds))
         inner = replace(self, depth=self.depth - 1)
@@ -96,7 +96,7 @@ class _Code:
         return self.store()
 
     def _while(self, inner: _Code) -> Stmt:
-        """At most COUNT times, and as long as a condition holds that the body may change."""
+        """Draw a loop of at most COUNT iterations, while a condition holds that the body may change."""
         count = (const(0),)
         start, step = (BufferStore(self.counter, e, count) for e in (const(0), self.counter[count] + 1))
         goes_on = And(self.counter[count] < self.draw(st.integers(1, COUNT)), self.condition())
@@ -105,7 +105,7 @@ class _Code:
 
 
 def code(draw: Draw, program: Program, source: Buffer) -> None:
-    """Random statements on one or two results: branches whose statements change the condition, loops, lets."""
+    """Add random statements on one or two results: loops, lets, and branches whose statements change the condition."""
     targets = [program.output(source.shape) for _ in range(draw(st.integers(1, 2)))]
     number = len(program.blocks)
 
@@ -134,7 +134,7 @@ def _statements(stmt: Stmt) -> list[Stmt]:
 
 
 def guarded(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = a neighbour where there is one and it is large (`and`), or where there is none (`or`); else the element."""
+    """Add out = a neighbour if it exists and is large (`and`), or if it does not exist (`or`); else the element."""
     output, c = program.output(source.shape), program.constant(draw, -2, 2)
     ahead, choice = draw(st.booleans()), draw(st.sampled_from(["and", "or", "not and", "nested"]))
     length = source.shape[0]
@@ -163,7 +163,7 @@ def guarded(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def masked(draw: Draw, program: Program, source: Buffer) -> None:
-    """Stores under a condition on the last loop beside stores under none, to one buffer or to two."""
+    """Add stores under a condition on the last loop, next to stores without one, to one buffer or to two."""
     first = program.output(source.shape)
     second = program.output(source.shape) if draw(st.booleans()) else first
     limit, turned = draw(st.integers(0, 5)), draw(st.booleans())
@@ -188,7 +188,7 @@ def masked(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def view(draw: Draw, program: Program, source: Buffer) -> None:
-    """Row by row through matched buffers of one dimension, or of two, forward or backward."""
+    """Add a copy row by row through matched buffers of one or two dimensions, forward or backward."""
     rows, columns = source.shape
     output, flat, c = program.output(source.shape), draw(st.booleans()), program.constant(draw, -2, 2)
     number = len(program.blocks)

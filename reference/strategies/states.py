@@ -1,7 +1,8 @@
-"""Hypothesis strategy: random programs with states, what each run gets, and every way in which states may meet.
+"""Hypothesis strategy: random programs with states, with inputs for several runs, and all kinds of conflicts of states.
 
-A state may become any value of its type: itself, another state, a value that several states become, an update of itself
-once or several times, also through another shape. What an update overwrites may be read before it, or only after it.
+A state may become any value of its type: itself, another state, the same value as another state, or an update of
+itself, once or several times, also through another shape. The value that an update overwrites may be read before or
+after it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ class Stateful:
 
 @st.composite
 def stateful(draw: st.DrawFn, moves: int = 5, runs: int = 3) -> Stateful:
-    """A random graph of up to three states of one shape, [batch, places, width], and inputs for some runs.
+    """Draw a graph of up to three states of the same shape, [batch, places, width], and inputs for some runs.
 
-    Every value is a small integer in float32, so that all levels agree to the bit.
+    Every value is a small integer in float32, so all levels agree to the bit.
     """
-    # Few shapes: functions are shared, and what matters is who reads what.
+    # There are few shapes: functions are shared, and only the connections matter.
     batch, places, width = draw(st.integers(1, 2)), 3, 2
     rows = draw(st.integers(1, 2))
     b = GraphBuilder("stateful")
@@ -52,7 +53,7 @@ def stateful(draw: st.DrawFn, moves: int = 5, runs: int = 3) -> Stateful:
             versions[state].append(b.op("nn.cache_update", value, new, position, axis=1))
             values.append(versions[state][-1])
         else:
-            # The last values are drawn more often: updates of updates are what has to be found out.
+            # The last values are drawn more often, to get updates of updates.
             value = draw(st.sampled_from([*values, *values[-2:]]))
             values.append(_move(draw, b, value, values, x, position, places))
     pairs = {}
@@ -74,7 +75,7 @@ def stateful(draw: st.DrawFn, moves: int = 5, runs: int = 3) -> Stateful:
 def _move(
     draw: st.DrawFn, b: GraphBuilder, value: Value, values: list[Value], x: Value, position: Value, places: int
 ) -> Value:
-    """A further value of the states' type."""
+    """Add one more value of the states' type."""
     kind = draw(st.sampled_from(["update", "update", "update", "scatter", "view", "sum", "clip", "turn"]))
     result: Value
     if kind == "update":

@@ -1,11 +1,11 @@
-"""Random programs of the accelerator that are right: every two instructions that touch an element wait for each other.
+"""Random correct programs of the accelerator: conflicting instructions always wait for each other.
 
     @given(accelerator_programs())
     def test(drawn):
         reference.accel.check(drawn.program, drawn.config, drawn.inputs)
 
-A program is drawn instruction by instruction; each one waits for the last instruction of each neighbour that touched
-an element that it touches, if one of the two writes it. Only what was written is read.
+A program is drawn instruction by instruction. Each instruction waits for the last instruction of each neighbour module
+that accessed one of its elements, if one of the two writes it. Only written elements are read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minitvm.machines.vta.config import AccelConfig, AluOptions, Dram, Scratchpa
 from minitvm.machines.vta.isa import AluOp, MicroOp, Module, Program
 from minitvm.machines.vta.stream import Handle, Kernel, Stream
 
-# Small enough that instructions meet, with all that a machine can have.
+# Small enough that instructions conflict, with all options of a machine.
 TINY = AccelConfig(
     "tiny", block_in=2, block_out=2, uop_bytes=256, inp_bytes=16, wgt_bytes=16, acc_bytes=64,
     options=AluOptions(multiply_bits=8, pad_value=True, clip=True, widen=True),
@@ -49,7 +49,7 @@ class DrawnProgram:
 
 @dataclass
 class _Writing:
-    """A stream, and for each element the instructions that touched it last."""
+    """A stream, and the instructions that last accessed each element."""
 
     stream: Stream
     draw: Draw
@@ -60,11 +60,11 @@ class _Writing:
         return self.stream.config.depth(pad)
 
     def written(self, pad: Scratchpad) -> list[int]:
-        """The elements that may be read."""
+        """Return the elements that may be read."""
         return sorted(at for p, at in self.wrote if p is pad)
 
     def before(self, module: Module, reads: set[Element], writes: set[Element]) -> list[Handle]:
-        """The instructions of neighbours that an instruction has to wait for."""
+        """Return the instructions of other modules that an instruction has to wait for."""
         handles: set[Handle] = {self.wrote[e] for e in reads | writes if e in self.wrote}
         for element in writes:
             handles |= set(self.read.get(element, {}).values())
@@ -105,14 +105,16 @@ def _load(w: _Writing, buffers: dict[Scratchpad, Any]) -> None:
 
 
 def _loops(w: _Writing, readable: dict[str, list[int]], loops: tuple[int, int]) -> tuple[list[MicroOp], Any]:
-    """Micro-ops and factors whose indices stay within what may be read; a part without a list is a register."""
+    """Draw micro-ops and factors whose indices stay within the readable elements; a part without a list is a
+    register.
+    """
     parts, factors = [], []
     count = w.run(1, 3)
     for name in ("dst", "src", "wgt"):
         allowed = readable[name]
         base = [int(w.draw(st.sampled_from(allowed))) for _ in range(count)]
         pair = (w.run(0, 2), w.run(0, 2))
-        # A factor that would leave what may be read is none.
+        # Use no factor if it would leave the readable elements.
         reach = {b + i * pair[0] + j * pair[1] for b in base for i in range(loops[0]) for j in range(loops[1])}
         factors.append(pair if reach <= set(allowed) else (0, 0))
         parts.append(base)
@@ -176,7 +178,7 @@ def _store(w: _Writing, output: Any) -> None:
 
 
 def _store_all(w: _Writing, output: Any) -> None:
-    """At the end all registers that hold something are stored, so that what happened to them is seen."""
+    """Store all written registers at the end, so that their values are checked."""
     registers = w.written(Scratchpad.ACC)
     for at in [r for r in registers if r - 1 not in registers]:
         end = next(r for r in range(at, at + w.depth(Scratchpad.ACC) + 1) if r not in registers)
@@ -187,7 +189,9 @@ def _store_all(w: _Writing, output: Any) -> None:
 
 @st.composite
 def accelerator_programs(draw: Draw, config: AccelConfig = TINY, most: int = 14) -> DrawnProgram:
-    """A program of at most `most` instructions, its loads of micro-ops and its end aside, and arrays for its inputs."""
+    """Draw a program and arrays for its inputs. `most` limits its instructions, without loads of micro-ops and its
+    end.
+    """
     stream = Stream(config, "drawn")
     buffers = {pad: stream.buffer(pad.word, "input", pad, 12) for pad in LOADED}
     output = stream.buffer("result", "output", Scratchpad.OUT, 12)

@@ -31,7 +31,7 @@ class _Stages:
         return self.tensors[-1]
 
     def compute(self, shape: Sequence[Any], element: Callable[..., Any]) -> None:
-        """One more stage, of one value or of several."""
+        """Add a stage with one value or several."""
         number = len({one.op for one in self.tensors if isinstance(one.op, te.ComputeOp)})
         stage = te.compute(tuple(shape), element, name="BCDEFGHJKLMNOPQ"[number])
         self.tensors += [stage] if isinstance(stage, te.Tensor) else stage
@@ -41,13 +41,13 @@ class _Stages:
 
 
 def _fixed(tensor: te.Tensor, axis: int, least: int = 1) -> int:
-    """A constant dimension of at least that size, else 0."""
+    """Return a constant dimension of at least that size, else 0."""
     dim = tensor.shape[axis]
     return dim.value if isinstance(dim, IntImm) and dim.value >= least else 0
 
 
 def _formula(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """A random expression of one element or of two of equal shape, perhaps a function of it."""
+    """Add a random expression of one element or of two of equal shape, perhaps under a function."""
     alike = [t for t in s.tensors if t.dtype == a.dtype and list(map(str, t.shape)) == list(map(str, a.shape))]
     b = draw(st.sampled_from(alike))
     name = draw(st.sampled_from(["", *s.functions])) if DType(s.dtype).is_float else ""
@@ -61,24 +61,24 @@ def _formula(draw: Draw, s: _Stages, a: te.Tensor) -> None:
 
 
 def _elementwise(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """a[i] op c."""
+    """Add a[i] op c."""
     kind, constant = draw(st.sampled_from(ARITHMETIC)), s.constant(draw, -3, 3)
     s.compute(a.shape, lambda *i: combine(kind, a[i], constant))
 
 
 def _broadcast(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """a[.., j] op bias[j]."""
+    """Add a[.., j] op bias[j]."""
     kind, bias = draw(st.sampled_from(["+", "-", "max"])), s.input([a.shape[-1]])
     s.compute(a.shape, lambda *i: combine(kind, a[i], bias[i[-1]]))
 
 
 def _transpose(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """The dimensions the other way round."""
+    """Add a with its dimensions reversed."""
     s.compute(a.shape[::-1], lambda *i: a[i[::-1]])
 
 
 def _reduce(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """The sum, minimum or maximum over one dimension, or over all of them."""
+    """Add the sum, minimum or maximum over one dimension, or over all of them."""
     over = draw(st.sampled_from([*range(a.ndim), None]))
     reducer = draw(st.sampled_from([te.sum, te.max, te.min]))
     reduced_axes = list(range(a.ndim)) if over is None else [over]
@@ -94,14 +94,14 @@ def _reduce(draw: Draw, s: _Stages, a: te.Tensor) -> None:
 
 
 def _matmul(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """a @ a new input."""
+    """Add the matrix product of a and a new input."""
     weight = s.input([a.shape[1], draw(extents)])
     k = te.reduce_axis((0, a.shape[1]), "k")
     s.compute([a.shape[0], weight.shape[1]], lambda i, j: te.sum(a[i, k] * weight[k, j], axis=k))
 
 
 def _window(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """Sums or maxima over windows of up to three along the first dimension, with a stride."""
+    """Add sums or maxima over windows of up to three elements along the first dimension, with a stride."""
     length = _fixed(a, 0)
     size = draw(st.integers(1, min(3, length)))
     stride = draw(st.integers(1, 2))
@@ -112,7 +112,7 @@ def _window(draw: Draw, s: _Stages, a: te.Tensor) -> None:
 
 
 def _pad(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """A constant around the first dimension."""
+    """Add a with a constant before and after its first dimension."""
     before, after, fill = draw(st.integers(0, 2)), draw(st.integers(0, 2)), s.constant(draw, -2, 2)
     length = _fixed(a, 0)
 
@@ -124,13 +124,13 @@ def _pad(draw: Draw, s: _Stages, a: te.Tensor) -> None:
 
 
 def _flatten(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """Two dimensions into one."""
+    """Add a with its two dimensions merged into one."""
     rows, columns = _fixed(a, 0), _fixed(a, 1)
     s.compute([rows * columns], lambda i: a[i // columns, i % columns])
 
 
 def _gather(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """Rows that an integer input chooses."""
+    """Add the rows that an integer input selects."""
     length, index = _fixed(a, 0), s.input([draw(extents)], "int32")
 
     def element(i: Expr, *rest: Expr) -> Expr:
@@ -140,7 +140,7 @@ def _gather(draw: Draw, s: _Stages, a: te.Tensor) -> None:
 
 
 def _concatenate(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """a and the same backwards, one behind the other."""
+    """Add a followed by its reverse."""
     length = _fixed(a, 0)
 
     def element(i: Expr, *rest: Expr) -> Expr:
@@ -150,7 +150,7 @@ def _concatenate(draw: Draw, s: _Stages, a: te.Tensor) -> None:
 
 
 def _lookup(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """Rows at places that a stage of its own computes, in a dtype of its own."""
+    """Add the rows at positions that another stage computes, in an integer dtype."""
     length, dtype = _fixed(a, 0), draw(st.sampled_from(["int32", "uint8", "int64", "int8"]))
     factor, shift, count = draw(st.integers(1, 3)), draw(st.integers(0, 3)), draw(extents)
     s.compute([count], lambda i: Cast(DType(dtype), (i * factor + shift) % length))
@@ -159,7 +159,9 @@ def _lookup(draw: Draw, s: _Stages, a: te.Tensor) -> None:
 
 
 def best_of(largest: bool, strict: bool) -> Any:
-    """The reducer for the place and value of the greatest (or least) element; of equal ones the first if `strict`."""
+    """Return the reducer for the index and value of the largest (or smallest) element; for ties the first if
+    `strict`.
+    """
 
     def combine(x: Any, y: Any) -> tuple[Expr, Expr]:
         first, second = (x[1], y[1]) if largest else (y[1], x[1])
@@ -173,7 +175,7 @@ def best_of(largest: bool, strict: bool) -> Any:
 
 
 def _best(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """The greatest or least element of each row and its place, where ties keep the first or the last."""
+    """Add the largest or smallest element of each row and its index, where ties keep the first or the last."""
     largest, strict = draw(st.booleans()), draw(st.booleans())
     k = te.reduce_axis((0, a.shape[-1]), "k")
     reducer = best_of(largest, strict)
@@ -182,7 +184,7 @@ def _best(draw: Draw, s: _Stages, a: te.Tensor) -> None:
 
 
 def _filtered(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """A reduction of the points that a condition leaves, from the identity or from a start of its own."""
+    """Add a reduction of the points where a condition holds, starting from the identity or another value."""
     reducer, c = draw(st.sampled_from([te.sum, te.max, te.min])), s.constant(draw, -2, 2)
     k = te.reduce_axis((0, a.shape[-1]), "k")
     limit, by, start = draw(st.integers(0, 4)), draw(st.sampled_from(["place", "value", "both"])), draw(st.booleans())
@@ -197,7 +199,7 @@ def _filtered(draw: Draw, s: _Stages, a: te.Tensor) -> None:
 
 
 def _several(draw: Draw, s: _Stages, a: te.Tensor) -> None:
-    """One stage of two values, both of which later stages may read."""
+    """Add a stage with two values, which later stages may both read."""
     kind, c = draw(st.sampled_from(ARITHMETIC)), s.constant(draw, -3, 3)
     s.compute(a.shape, lambda *i: (combine(kind, a[i], c), a[i] + c))
 
@@ -240,20 +242,21 @@ def te_computes(
     functions: Sequence[str] = (),
     symbolic: bool = False,
 ) -> Computation:
-    """The tensors of a random computation in calling order, inputs first: the list that `te.create_prim_func` takes.
+    """Draw the tensors of a random computation in calling order, inputs first, as an argument for
+    `te.create_prim_func`.
 
     A failing example prints as the statements that build it.
 
-    A stage is one of `stages` and reads an input or an earlier stage; what no stage reads is an output. `functions`
-    are float functions that a "formula" may apply ("exp", "tanh", ...): results then round, and only the bound mode
-    compares them. `symbolic` makes the first dimension of the first input a `SizeVar` n.
+    A stage is one of `stages` and reads an input or an earlier stage; stages that no other stage reads are outputs.
+    `functions` are float functions that a "formula" may apply ("exp", "tanh", ...); then results round, and only the
+    bound mode compares them. `symbolic` makes the first dimension of the first input a `SizeVar` n.
     """
     drawn = _Stages(draw(st.sampled_from(list(dtypes))), tuple(functions))
     shape: list[Any] = [draw(extents) for _ in range(draw(st.integers(1, 3)))]
     if symbolic:
         shape[0] = SizeVar("n")
     drawn.input(shape)
-    # The number first and then each stage as one draw: Hypothesis lowers the one and leaves out one of the others.
+    # Draw the number first and then each stage as one draw: Hypothesis lowers the number and leaves out a stage.
     for _ in range(draw(st.integers(min_stages, max_stages))):
         draw(_stage(drawn, tuple(stages)))
     read = {one for t in drawn.tensors if isinstance(t.op, te.ComputeOp) for one in t.op.input_tensors}

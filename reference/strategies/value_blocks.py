@@ -1,4 +1,4 @@
-"""Kinds of blocks of one store with a peculiar value or index: looked up, wrapped, of a long table, an intrinsic."""
+"""Kinds of blocks with one store of an unusual value or index: looked up, wrapped, from a long table, an intrinsic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ INDEX_DTYPES = ("int32", "uint8", "int8", "int64", "int16", "uint32")
 
 
 def lookup(draw: Draw, program: Program, source: Buffer) -> None:
-    """out[i, ..] = source[J[i], ..] with an index that is written first: in a nest of its own, or in the same block."""
+    """Add out[i, ..] = source[J[i], ..], where the index J is written first, in a separate nest or in the same
+    block.
+    """
     length = source.shape[0].value  # type: ignore[attr-defined]
     index = program.output([const(draw(st.sampled_from([4, 3, 5, 8])))], draw(st.sampled_from(INDEX_DTYPES)))
     output = program.output([index.shape[0], *source.shape[1:]])
@@ -49,7 +51,7 @@ def lookup(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def long_table(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = source + T[J[..]]: a table longer than its index's dtype counts, the index clamped in that dtype or not."""
+    """Add out = source + T[J[..]], where T is longer than the dtype of J can count; J may be clamped in that dtype."""
     length = draw(st.sampled_from([130, 200, 256, 300]))
     dtype = DType(draw(st.sampled_from(["int8", "uint8", "int16"])))
     table, index = program.input([const(length)]), program.input([source.shape[-1]], str(dtype))
@@ -70,12 +72,12 @@ def long_table(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def narrowed(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = source by way of a dtype in which a multiple of it wraps, and more where multiples of its place do."""
+    """Add out = source, converted through a dtype in which multiples of it (or of its index) wrap."""
     output, dtype, wide = program.output(source.shape), DType(program.dtype), DType("int64")
 
     def wrapped(e: Expr) -> Expr:
         narrow = DType(draw(st.sampled_from(["int32", "int32", "int8", "int16", "uint8", "uint16"])))
-        # Within a few steps of the ends, so that most extents are enough to wrap.
+        # Within a few steps of the ends, so that most extents suffice to wrap.
         factor = draw(st.sampled_from([(1 << (narrow.bits - 1)) - 1, (1 << (narrow.bits - 2)) + 1, 37]))
         product = Cast(wide, e) * const(factor, wide)
         return Cast(narrow, product + draw(st.integers(-2, 2)) if draw(st.booleans()) else product)
@@ -96,7 +98,7 @@ def narrowed(draw: Draw, program: Program, source: Buffer) -> None:
     nest_of(program, output.name, source.shape, "S" * source.ndim, body)
 
 
-# That round: compared up to rounding, by `check` in its bound mode.
+# Intrinsics that round: `check` compares them up to rounding, in its bound mode.
 ROUNDING = (
     "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "pow", "atan2", "hypot",
@@ -104,7 +106,7 @@ ROUNDING = (
 
 
 def intrinsic(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = an expression of source with intrinsics that round nothing."""
+    """Add out = an expression of source with intrinsics that do not round."""
     output = program.output(source.shape)
 
     def body(*v: Expr) -> Body:
@@ -116,7 +118,7 @@ def intrinsic(draw: Draw, program: Program, source: Buffer) -> None:
 
 
 def rounding(draw: Draw, program: Program, source: Buffer) -> None:
-    """out = a function of source that rounds, where it is defined; of integers the elements themselves."""
+    """Add out = a rounding function of source, where it is defined; for integers, source itself."""
     output, dtype = program.output(source.shape), DType(program.dtype)
     names = draw(st.lists(st.sampled_from(ROUNDING), min_size=1, max_size=2))
 

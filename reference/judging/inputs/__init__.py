@@ -1,1 +1,1 @@
-"""What programs are tried on: arguments and sizes at which they may change their ways, solved for and searched for."""
+"""Choose arguments and sizes to try programs on: random ones, and ones at which a program may change its behaviour."""

@@ -38,7 +38,7 @@ def random_inputs(program: Program, seed: int = 0, sizes: Mapping[str, int] | No
 
 
 def dimensions(program: Program, rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[x.Var, int]:
-    """A value for each symbolic dimension."""
+    """Return a value for each symbolic dimension."""
     values: dict[x.Var, int] = {}
     for p in parameters(program):
         for dim in p.shape or ():
@@ -51,13 +51,13 @@ def dimensions(program: Program, rng: np.random.Generator, sizes: Mapping[str, i
 
 
 def chosen_sizes(program: Program, seed: int, sizes: Mapping[str, int] | None) -> dict[str, int]:
-    """The sizes given and, by name, random ones for the symbolic dimensions that they leave open."""
+    """Return the given sizes by name, and random ones for the other symbolic dimensions."""
     drawn = dimensions(program, np.random.default_rng(seed), sizes or {})
     return {**{v.name: n for v, n in drawn.items()}, **(sizes or {})}
 
 
 def sizes_from_shapes(program: Program, inputs: Sequence[Any]) -> dict[str, int]:
-    """The symbolic dimensions that the shapes of arguments tell, by name."""
+    """Return the symbolic dimensions, by name, as given by the shapes of arguments."""
     sizes: dict[str, int] = {}
     for p, value in zip(parameters(program), inputs, strict=False):
         for dim, size in zip(p.shape or (), np.shape(value), strict=False):
@@ -67,17 +67,17 @@ def sizes_from_shapes(program: Program, inputs: Sequence[Any]) -> dict[str, int]
 
 
 def extents(p: Parameter, dims: Mapping[x.Var, int]) -> list[int]:
-    """The shape of an array parameter."""
+    """Return the shape of an array parameter."""
     return [int(evaluate(d, dict(dims))) for d in p.shape or ()]
 
 
 def garbage(shape: Sequence[int], dtype: x.DType) -> np.ndarray:
-    """An array for an output. Not zeros: a program that forgets to write must not look right."""
+    """Return an array for an output. It is not zero, so that a program that forgets to write looks wrong."""
     return np.full(shape, np.nan if dtype.is_float else 1, dtype.numpy)
 
 
 def copies(args: Sequence[Any]) -> list[Any]:
-    """The same arguments in memory of their own."""
+    """Return copies of the arguments."""
     return [np.array(a, order="C") if isinstance(a, np.ndarray) else a for a in args]
 
 
@@ -103,7 +103,7 @@ def _argument(p: Parameter, dims: Mapping[x.Var, int], rng: np.random.Generator,
 
 
 def _pointers(rng: np.random.Generator, shape: Sequence[int], dtype: x.DType, low: int, high: int) -> np.ndarray:
-    """Integers from `low` to `high`, both of these among them where there is room."""
+    """Return random integers from `low` to `high`; both ends occur if there is room."""
     drawn = rng.integers(low, high, shape, np.int64, endpoint=True).astype(dtype.numpy)
     ends = rng.permutation(drawn.size)[:2]
     drawn.reshape(-1)[ends] = np.array([high, low], np.int64)[: ends.size].astype(dtype.numpy)

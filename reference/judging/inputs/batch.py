@@ -1,8 +1,8 @@
-"""Formulas at many points at once: every node of a few expressions as an array, one number a point.
+"""Evaluate formulas at many points at once: every node of a few expressions is an array with a number for each point.
 
-Nothing is an error here. Where an operation has no meaning (an integer divided by zero, a float that no integer of a
-cast's target is near to, a shift by a negative amount, an element that nobody wrote) the point is `bad` from there up,
-unless a choice goes the other way. On demand it is told too where a float operation `rounds`.
+Nothing raises an error. If an operation has no meaning at a point (an integer divided by zero, a cast of a float out of
+range, a shift by a negative amount, an element that was never written), the point is `bad` in all nodes above, unless a
+choice uses the other operand. On request, it also records where a float operation `rounds`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Values = np.ndarray
 
 
 def in_order(roots: Iterable[x.Expr]) -> list[x.Expr]:
-    """Every node of some expressions once, operands first."""
+    """Return every node of some expressions once, operands first."""
     seen: dict[int, x.Expr] = {}
     stack: list[tuple[Any, bool]] = [(e, False) for e in reversed(list(roots))]
     while stack:
@@ -43,7 +43,7 @@ def in_order(roots: Iterable[x.Expr]) -> list[x.Expr]:
 
 
 class Batch:
-    """The values of the nodes of `order` at `count` points, given those of the variables."""
+    """The values of the nodes of `order` at `count` points, given the values of the variables."""
 
     def __init__(self, order: Sequence[x.Expr], leaves: Mapping[x.Var, Values], count: int, rounding: bool = False):
         spend(len(order) * (1 + count // POINTS))
@@ -59,11 +59,11 @@ class Batch:
         return self._values[id(e)]
 
     def bad(self, e: x.Expr) -> Values:
-        """Where a value is not defined."""
+        """Return the points at which an expression is not defined."""
         return self._bad.get(id(e), _NOWHERE)
 
     def rounds(self, e: x.Expr) -> Values:
-        """Where a value was rounded on the way, if that was asked for."""
+        """Return the points at which an expression was rounded, if this was recorded."""
         return self._rounds.get(id(e), _NOWHERE)
 
     def _note(self, e: x.Expr, bad: Values, rounds: Values | None = None) -> None:
@@ -128,7 +128,7 @@ _NOWHERE = np.zeros(1, np.bool_)
 
 
 def values_of(roots: Sequence[x.Expr], leaves: Mapping[x.Var, Values], count: int, rounding: bool = False) -> Batch:
-    """The nodes of these expressions at some points."""
+    """Evaluate all nodes of these expressions at some points."""
     return Batch(in_order(roots), leaves, count, rounding)
 
 
@@ -160,7 +160,7 @@ def _called(e: x.Call, values: list[Values]) -> tuple[Values, Values | None]:
 
 
 def _rounded(e: Any, values: list[Values], result: Values) -> Values:
-    """Where an operation on floats does not give the number that it means."""
+    """Return the points at which a float operation does not give its exact result."""
     wide = [v.astype(np.longdouble) for v in values]
     if isinstance(e, x.Cast):
         return np.asarray(~(result.astype(np.longdouble) == wide[0]))
@@ -169,7 +169,7 @@ def _rounded(e: Any, values: list[Values], result: Values) -> Values:
     if isinstance(e, x.Min | x.Max | x.Mod):
         return _NOWHERE
     if isinstance(e, x.Add | x.Sub | x.Mul) and e.dtype.bits < 64:
-        # Products of two significands of 24 bits are exact in 64; of sums the error is one of floats.
+        # Products of two 24-bit significands are exact in 64 bits; the error of a sum is itself a float.
         exact = wide[0] + wide[1] if isinstance(e, x.Add) else wide[0] - wide[1] if isinstance(e, x.Sub) else None
         if exact is None:
             return np.asarray(wide[0] * wide[1] != result.astype(np.longdouble))

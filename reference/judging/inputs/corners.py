@@ -1,7 +1,8 @@
-"""Bools and the ends of integers, each argument at another one: what differs only where x is the least and y is -1.
+"""Try bools and the ends of integers, a different one for each argument; a difference may need x = the least and y =
+-1.
 
-Every argument holds one value everywhere, so that the values meet whatever the indices are. Few arguments take all
-combinations; many take those in which all agree, those in which one differs from the others, and some by chance.
+Every argument holds the same value everywhere, so that the values meet whatever the indices are. A few arguments get
+all combinations. Many get those in which all agree, those in which one differs from the others, and some random ones.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ CHANCE = 4  # of more
 
 
 def corners(dtypes: Sequence[x.DType | None], rng: np.random.Generator) -> Iterator[list[int | None]]:
-    """Values for the arguments of these dtypes (None: not varied), one combination after the other.
+    """Yield combinations of values for arguments of these dtypes (None: not varied).
 
-    Those in which all integers are at the same end are left out where there are no bools.
+    If there are no bools, combinations with all integers at the same end are left out.
     """
     varied = [k for k, dtype in enumerate(dtypes) if dtype is not None]
     bools = [k for k in varied if _of(dtypes, k).is_bool]

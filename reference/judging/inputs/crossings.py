@@ -1,8 +1,8 @@
-"""Where a line through an input meets a multiple of a step, at a number that the input can hold: `crossings`.
+"""`crossings`: find the values of an input at which a linear function of it is exactly a multiple of a step.
 
-`round(x * 37.5 - 1.25)` has its ties where the product is 1.75, 2.75, ...; yet of the x that lead there few are floats,
-and at their neighbours there is no tie. The first is x = 0.5, the first below zero is x = -1.5. A quotient of integers
-likewise has few numerators `77 * x + 512` that its divisor divides.
+`round(x * 37.5 - 1.25)` has ties where the product is 1.75, 2.75, ...; but few of these x are floats, and their
+neighbours give no tie. The first is x = 0.5, and the first below zero is x = -1.5. Likewise, few numerators `77 * x +
+512` of an integer quotient are divisible by the divisor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PARTS = (1, 2, 3, 7)  # of the largest integer of a dtype
 
 
 def crossings(factor: Fraction, term: Fraction, step: Fraction, dtype: x.DType) -> frozenset[Fraction]:
-    """Multiples of `step` that `factor * n + term` takes for some n of a dtype, those of small n."""
+    """Return multiples of `step` that are equal to `factor * n + term` for a small n of the dtype."""
     if not factor:
         return frozenset()
     # n = (k * step - term) / factor = (k * p - q) * r / s, with integers p, q, r, s, and r / s in lowest terms.
@@ -28,7 +28,7 @@ def crossings(factor: Fraction, term: Fraction, step: Fraction, dtype: x.DType) 
     period = unit.denominator if dtype.is_int else _odd(unit.denominator)
     if not dtype.is_int and period.bit_length() > BITS[dtype.bits]:
         return frozenset()
-    # n is held if `period` divides k * p - q.
+    # n is an integer of the dtype if `period` divides k * p - q.
     shared = math.gcd(p, period)
     if q % shared:
         return frozenset()
@@ -38,8 +38,9 @@ def crossings(factor: Fraction, term: Fraction, step: Fraction, dtype: x.DType) 
 
 
 def far_crossings(factor: Fraction, term: Fraction, step: Fraction, dtype: x.DType) -> frozenset[Fraction]:
-    """The multiples of `step` next below the line at integers of large magnitude, where factors that are nearly the
-    same lead to other multiples."""
+    """Return the multiples of `step` just below the line at integers of large magnitude. There, factors that are nearly
+    the same lead to other multiples.
+    """
     ends = [int(end) // part for end in (dtype.min, dtype.max) for part in PARTS]
     return frozenset(math.floor((factor * end + term) / step) * step for end in ends)
 

@@ -1,7 +1,7 @@
-"""Inputs on which a `while` ends: it may go on for ever on most integers, as n / 2 or 3 n + 1 does below 1.
+"""Find inputs on which a `while` ends; on most integers it may be endless, like n / 2 or 3 n + 1 below 1.
 
-Where the first inputs take too many steps, others are tried: those of one sign, one number everywhere, and mixtures of
-the numbers with which it ended. Each try has a bound in steps.
+If a program takes too many steps on the first inputs, others are tried: numbers of one sign, the same number
+everywhere, and mixtures of the numbers on which it ended. Each try has a limited number of steps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIXTURES = 3
 
 
 def deciding(program: Program) -> frozenset[int]:
-    """The places of the parameters that reach the condition of a `while`."""
+    """Return the positions of the parameters that reach the condition of a `while`."""
     if not isinstance(program, t.PrimFunc | t.IRModule):
         return frozenset()
     if program not in _DECIDING:
@@ -42,7 +42,7 @@ _DECIDING: WeakKeyDictionary[Any, frozenset[int]] = WeakKeyDictionary()
 
 
 def ending(program: Program, args: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
-    """The arguments, or others on which the program ends, if these take too long and others are found."""
+    """Return the arguments, or, if the program takes too long on them, others on which it ends (if any are found)."""
     every = parameters(program)
     places = [k for k in deciding(program) if every[k].is_input and every[k].name not in sizes]
     if not places or _ends(program, args, sizes):
@@ -68,7 +68,7 @@ def ending(program: Program, args: Sequence[Any], sizes: Mapping[str, int]) -> l
 
 
 def _like(old: Any, new: np.ndarray) -> Any:
-    """Numbers in the dtype of an argument; an unsigned one has no negative numbers."""
+    """Return numbers in the dtype of an argument; for an unsigned dtype, their absolute values."""
     dtype = np.asarray(old).dtype
     if dtype.kind in "ub":
         new = np.abs(new)

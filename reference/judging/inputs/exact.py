@@ -1,4 +1,4 @@
-"""Inputs on which a program computes without rounding, whatever the order of its additions. See `domains.exact`."""
+"""Find inputs on which a program computes without rounding, in any order of its additions. See `domains.exact`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .arguments import random_inputs
 
 
 def exact_arguments(program: Program, seed: int = 0, sizes: Mapping[str, int] | None = None) -> list[Any]:
-    """Arguments on which a program computes without rounding; `Unsupported` where there are none."""
+    """Return arguments on which a program computes without rounding; raises `Unsupported` if there are none."""
     return exact_inputs(
         lambda magnitude: random_inputs(program, seed, sizes, magnitude),
         lambda inputs, peaks: measure(program, inputs, peaks, sizes),
@@ -24,7 +24,7 @@ def exact_arguments(program: Program, seed: int = 0, sizes: Mapping[str, int] | 
 
 
 def measure(program: Program, args: Sequence[Any], peaks: Peaks, sizes: Mapping[str, int] | None = None) -> None:
-    """Run a program on magnitudes."""
+    """Run a program on magnitudes, and report the largest to `peaks`."""
     if not isinstance(program, t.PrimFunc | t.IRModule):
         measure_tensors(program, args, peaks)
         return

@@ -1,12 +1,13 @@
-"""What inputs should bring about in two formulas, and how far they are from it: branch distances.
+"""Goals that inputs should reach in two formulas, and the distance of inputs from a goal (branch distance).
 
-A goal is a side of a comparison, its equality, a number half way between two integers, a divisor of zero, an argument
-at which a function overflows or is not defined; and with it every condition under which its place matters. The distance
-of `a == b` is |a - b|, that of `a < b` is what lacks (Korel, "Automated software test data generation", 1990), that of
-a conjunction the sum, of a disjunction the least (McMinn, "Search-based software test data generation: a survey",
-2004). Each is taken as log(1 + d), so that near things count beside a far one. 0 is where a goal is reached.
+A goal is one side of a comparison, its equality, a number half way between two integers, a zero divisor, or an argument
+at which a function overflows or is undefined. It includes every condition that must hold for this place to matter. The
+distance of `a == b` is |a - b|, and that of `a < b` is the amount by which it fails (Korel, "Automated software test
+data generation", 1990). The distance of a conjunction is the sum, and that of a disjunction the minimum (McMinn,
+"Search-based software test data generation: a survey", 2004). Each distance d counts as log(1 + d), so that small
+distances matter next to a large one. A goal is reached at distance 0.
 
-A pole of one program asks in addition that the other program is not at one of its own: both at infinity say nothing.
+For a pole of one program, the other program must not be at a pole, too: two infinities show nothing.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ Distance = Callable[[Batch], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """A distance, the conditions around it, and the expressions that it looks at; `pole`: of which program, if any.
+    """A distance, the conditions around it, and the expressions that it looks at; `pole` is the program of a pole, if
+    any.
 
-    With `alike`, the two expressions that it looks at are to be equal.
+    With `alike`, the two expressions that it looks at must be equal.
     """
 
     distance: Distance
@@ -61,7 +63,7 @@ class Goal:
 
 
 def goals_of(roots: Sequence[x.Expr], program: int) -> Iterator[Goal]:
-    """The goals in the formulas of a program, those under few conditions first."""
+    """Yield the goals in the formulas of a program, those with few conditions first."""
     seen: set[int] = set()
     rest: deque[tuple[Any, tuple[Guard, ...]]] = deque((root, ()) for root in roots)
     while rest:
@@ -76,7 +78,7 @@ def goals_of(roots: Sequence[x.Expr], program: int) -> Iterator[Goal]:
 
 
 def _below(e: Any) -> Iterator[tuple[x.Expr, tuple[Guard, ...]]]:
-    """The operands, each with the conditions under which it matters."""
+    """Yield the operands, each with the conditions under which it matters."""
     if isinstance(e, x.And | x.Or):
         holds = isinstance(e, x.And)
         yield e.a, ((e.b, holds),)
@@ -120,7 +122,9 @@ def _ties(e: x.Expr) -> Iterator[tuple[Distance, tuple[x.Expr, ...], bool]]:
 
 
 def distances(goals: Sequence[Goal], poles: Sequence[Sequence[Goal]], batch: Batch, roots: Sequence[x.Expr]) -> Any:
-    """For each goal its distance at every point. `poles` are those of each program, `roots` the first one's results."""
+    """Return the distance of each goal at every point. `poles` are the poles of each program, `roots` the first one's
+    results.
+    """
     result = np.empty((len(goals), batch.count))
     guard_distances: dict[tuple[int, bool], np.ndarray] = {}
     at = [sum((1.0 * (goal.distance(batch) == 0) for goal in its), np.zeros(1)) for its in poles]
@@ -138,7 +142,7 @@ def distances(goals: Sequence[Goal], poles: Sequence[Sequence[Goal]], batch: Bat
 
 
 def all_but_one(goal: Goal, batch: Batch) -> list[int]:
-    """Points at which all conditions of a goal hold but one, the nearest for each of them."""
+    """Return points at which all conditions of a goal but one hold: for each condition, the nearest such point."""
     parts = [goal.distance(batch), *(truth(guard, holds, batch) for guard, holds in goal.guards)]
     whole = [np.broadcast_to(part, (batch.count,)) for part in parts]
     missing = sum((1 * (part > 0) for part in whole), np.zeros(batch.count, np.int64))
@@ -151,7 +155,7 @@ def all_but_one(goal: Goal, batch: Batch) -> list[int]:
 
 
 def truth(e: Any, holds: bool, v: Batch) -> np.ndarray:
-    """How far a condition is from being true, or false."""
+    """Return how far a condition is from being true (`holds`) or false."""
     if isinstance(e, x.Not):
         return truth(e.a, not holds, v)
     if isinstance(e, x.And | x.Or):
@@ -176,7 +180,7 @@ _OPPOSITE = {x.EQ: x.NE, x.NE: x.EQ, x.LT: x.GE, x.GE: x.LT, x.GT: x.LE, x.LE: x
 
 
 def _apart(a: Any, b: Any) -> np.ndarray:
-    """How far two numbers are from being equal."""
+    """Return how far two numbers are from being equal."""
     with np.errstate(all="ignore"):
         far = np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))
     far = np.where(far == 0, JUST, np.where(np.isfinite(far), far, FAR))
@@ -184,7 +188,7 @@ def _apart(a: Any, b: Any) -> np.ndarray:
 
 
 def _lacking(low: Any, high: Any) -> np.ndarray:
-    """How far `low` is from being less than `high`."""
+    """Return how far `low` is from being less than `high`."""
     with np.errstate(all="ignore"):
         far = np.asarray(low, np.float64) - np.asarray(high, np.float64)
     least = 1.0 if np.asarray(low).dtype.kind in "iu" else JUST
@@ -192,7 +196,7 @@ def _lacking(low: Any, high: Any) -> np.ndarray:
 
 
 def _half(value: Any) -> np.ndarray:
-    """How far a number is from being half way between two integers."""
+    """Return how far a number is from being half way between two integers."""
     with np.errstate(all="ignore"):
         wide = np.asarray(value, np.float64)
         far = np.abs(wide - np.floor(wide) - 0.5)

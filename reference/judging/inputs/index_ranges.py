@@ -1,8 +1,8 @@
-"""Which integers may an input hold, so that what it points to is there? Index arrays are drawn from these.
+"""Find the integers that an index input may hold so that its accesses are within bounds; inputs are drawn from these.
 
-From the extent that an index must stay in, the search goes back to the parameters, through sums and products with
-constants, clamps, choices and the buffers in between. Where a clamp or a remainder takes any integer there is no limit
-on that side; then some are drawn beyond the extent, as the program says what they mean.
+The search starts with the extent that an index must stay in, and goes back to the parameters, through sums and products
+with constants, clamps, choices and intermediate buffers. If a clamp or a remainder accepts any integer, there is no
+limit on that side, and some integers are drawn beyond the extent, because the program defines their meaning.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ DEPTH = 30
 
 @dataclass(frozen=True)
 class Span:
-    """The integers from `low` to `high`; None: no limit on that side. `extent` is that of the dimension."""
+    """The integers from `low` to `high`; None means no limit on that side. `extent` is the extent of the dimension."""
 
     low: int | None
     high: int | None
     extent: int
 
     def meet(self, other: Span) -> Span:
-        """What is in both."""
+        """Return the intersection."""
         lows = [v for v in (self.low, other.low) if v is not None]
         highs = [v for v in (self.high, other.high) if v is not None]
         return Span(max(lows, default=None), min(highs, default=None), min(self.extent, other.extent))
 
     def join(self, other: Span) -> Span:
-        """The least span around both."""
+        """Return the smallest span around both."""
         low = None if self.low is None or other.low is None else min(self.low, other.low)
         high = None if self.high is None or other.high is None else max(self.high, other.high)
         return Span(low, high, max(self.extent, other.extent))
 
     def mapped(self, low: Any, high: Any) -> Span:
-        """The span of other integers, each end by a function."""
+        """Return a span whose ends are functions of these ends."""
         return Span(None if self.low is None else low(self.low), None if self.high is None else high(self.high),
                     self.extent)  # fmt: skip
 
@@ -58,7 +58,7 @@ class Span:
 
 
 def index_spans(program: Program, dims: Mapping[x.Var, int]) -> dict[int, Span]:
-    """For each parameter, by its place, that holds indices: the integers that keep all of them inside."""
+    """Return, for each parameter that holds indices, by position, the integers that keep all accesses within bounds."""
     every = nodes(program)
     names = {n.var for n in every if isinstance(n, t.LetStmt | x.Let)}
     accesses = [n for n in every if isinstance(n, t.BufferLoad | t.BufferStore | te.TensorLoad) and _points(n, names)]
@@ -75,7 +75,7 @@ def index_spans(program: Program, dims: Mapping[x.Var, int]) -> dict[int, Span]:
 
 
 def _points(n: Any, names: set[x.Var]) -> bool:
-    """Whether an index may hold data: a load, or one of these names."""
+    """Return whether an index may depend on data: on a load, or on one of these names."""
     return any(isinstance(inner, t.BufferLoad | te.TensorLoad) or inner in names
                for i in n.indices if not isinstance(i, x.IntImm) for inner in x.walk(i))  # fmt: skip
 
@@ -93,7 +93,7 @@ class _Search:
         self.spans: dict[int, Span] = {}
 
     def within(self, e: x.Expr, span: Span, seen: frozenset[Any], depth: int) -> None:
-        """Note what keeps an expression inside a span."""
+        """Record the spans of the parameters that keep an expression inside a span."""
         for place, own in self._needs(e, span, seen, depth).items():
             self.spans[place] = self.spans[place].meet(own) if place in self.spans else own
 
@@ -123,7 +123,7 @@ class _Search:
         return {place: Span(None, None, span.extent) for place in self.back.reach(e)}
 
     def _either(self, values: Sequence[x.Expr], span: Span, seen: frozenset[Any], depth: int) -> dict[int, Span]:
-        """The needs of a choice: each value has its own, and an input may choose any of them."""
+        """Return the spans for a choice: each value has its own spans, and an input may choose any of the values."""
         every = [self._needs(v, span, seen, depth) for v in values]
         joined: dict[int, Span] = {}
         for place in {p for one in every for p in one}:
@@ -168,7 +168,7 @@ class _Search:
         return {place: Span(None, None, span.extent) for place in self.back.reach(e)}
 
     def _between(self, e: x.Expr) -> tuple[int, int]:
-        """The least and the greatest value of an expression of loop variables, 0 where it is not simple to say."""
+        """Return the smallest and the largest value of an expression of loop variables; (0, 0) if it is not simple."""
         if isinstance(e, x.IntImm):
             return e.value, e.value
         if isinstance(e, x.Var):
@@ -187,7 +187,7 @@ class _Search:
 
     @cached_property
     def extents(self) -> dict[x.Var, int]:
-        """How often loops run, where that is a constant."""
+        """Return the extents of loops that are constants."""
         extents: dict[x.Var, int] = {}
         for n in nodes(self.back.program):
             if isinstance(n, t.For) and isinstance(n.extent, x.IntImm):

@@ -1,7 +1,7 @@
-"""The numbers of a program at which it may change its ways: those it compares its data with, clips or narrows to.
+"""Find the landmarks of a program: constants in comparisons, clips and narrow casts, at which its behaviour may change.
 
-Random inputs near zero never reach a clip at 20, and chance never draws the 0.5 at which `>` and `>=` part. So the
-modes plant these numbers, and their neighbours, among their inputs (`reference.judging.inputs.variations`).
+Random inputs near zero never reach a clip at 20, and they never hit the 0.5 at which `>` and `>=` differ. So the modes
+put these numbers, and their neighbours, into their inputs (`reference.judging.inputs.variations`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ LARGEST = 2.0**40  # numbers beyond this are no places that an input should reac
 
 
 def landmarks(program: Program) -> frozenset[Fraction]:
-    """The constants of comparisons, maxima and minima of data, what these start from, and the ends of narrow casts."""
+    """Return the constants in comparisons, maxima and minima of data, their initial values, and the ends of narrow
+    casts.
+    """
     every = list(nodes(program))
     values = {value for n in every if compares_data(n) for value in _constants(n)}
     for n in every:
@@ -36,7 +38,7 @@ def landmarks(program: Program) -> frozenset[Fraction]:
 
 
 def points(program: Program) -> bool:
-    """Whether data may be part of an index."""
+    """Return whether data may be part of an index."""
     every = list(nodes(program))
     if any(isinstance(n, t.LetStmt | x.Let) and _of_data(n.value) for n in every):
         return True
@@ -45,7 +47,9 @@ def points(program: Program) -> bool:
 
 
 def sized_by_data(program: Program, dimensions: frozenset[str]) -> bool:
-    """Whether the number of iterations depends on more than constants and dimensions: on data, or a scalar argument."""
+    """Return whether some number of iterations depends on data or on a scalar argument, not only on constants and
+    dimensions.
+    """
     every = list(nodes(program))
     if any(isinstance(n, t.While) for n in every):
         return True
@@ -76,7 +80,7 @@ def _of_data(e: x.Expr) -> bool:
 
 
 def _constants(e: x.Node) -> Iterator[Fraction]:
-    """The constants in an expression, not those in the indices of what it loads."""
+    """Yield the constants in an expression, except those in the indices of its loads."""
     stack = [e]
     while stack:
         n = stack.pop()

@@ -1,12 +1,13 @@
-"""Inputs found by running: a comparison that always goes one way is brought to its other side, step by step.
+"""Find inputs by running the programs: push a comparison that always has the same result to its other side, step by
+step.
 
-Where values have no formula (a sum of many terms, a `while`), the programs tell how far the two sides of a comparison
-are apart, and how far an integer is from a multiple of a constant by which it is divided (`judging.coverage`). One
-argument at a time is moved: all elements by one step, which gives a slope; then by as much as the slope asks for, and
-by single elements for the rest, so that a sum of integers is met exactly. Where a step changes nothing, the argument is
-doubled. An integer that decides a `while` also takes numbers on which loops run long: powers of two, Fibonacci numbers
-(Euclid's algorithm), long sequences of Collatz. All integers that may decide how often a loop runs take small numbers
-in patterns (`redrawn`); other variations leave them alone, because a loop over large numbers would not end.
+If values have no formula (a sum of many terms, a `while`), a run still shows how far apart the two sides of a
+comparison are, and how far an integer is from a multiple of its constant divisor (`judging.coverage`). The search
+changes one argument at a time. It adds one step to all elements, which gives a slope; then it adds as much as the slope
+suggests, and changes single elements by the rest, so that an integer sum is met exactly. If a step changes nothing, the
+argument is doubled. Integers that decide a `while` also get numbers on which loops run long: powers of two, Fibonacci
+numbers (Euclid's algorithm), long Collatz sequences. All integers that may decide how often a loop runs get patterns of
+small numbers (`redrawn`); other variations leave them alone, because a loop over large numbers would not end.
 """
 
 from __future__ import annotations
@@ -43,17 +44,19 @@ LADDER = (27, 97, 703, 871, 6171, 77031, 837799)  # n on which 3 n + 1 goes on f
 
 
 class _Spent(Exception):
-    """All runs were made."""
+    """The search has used all its runs."""
 
 
 class Nearing:
-    """The search for one case; `whole` allows whole numbers only."""
+    """The search for one case; with `whole`, inputs are integers."""
 
     def __init__(self, case: Case, inputs: Sequence[Any], whole: bool) -> None:
         self.case, self.inputs, self.whole = case, inputs, whole
 
     def found(self) -> Iterator[list[Any]]:
-        """Inputs at which a dividend is a multiple, a comparison takes a side, or meets equality for the first time."""
+        """Yield inputs at which, for the first time, a dividend is a multiple, or a comparison takes a side or meets
+        equality.
+        """
         programs = (self.case.before, self.case.after)
         try:
             for program, coverage in zip(programs, self.case.facts.coverages, strict=True):
@@ -80,12 +83,16 @@ class Nearing:
                     break
 
     def _starts(self, place: int) -> Iterator[list[Any]]:
-        """The inputs, and others of which an argument has larger numbers, where these do not get to a comparison."""
+        """Yield the inputs, and then inputs with larger numbers in one argument, in case the first do not reach a
+        comparison.
+        """
         yield list(self.inputs)
         yield from (self._scaled(self.inputs, place, scale) for scale in SCALES)
 
     def _starts_of_division(self, place: int, others: Sequence[int]) -> Iterator[list[Any]]:
-        """An argument below zero, then above; the others are 1, so that elements of sums of products count alike."""
+        """Yield inputs with an argument below zero, then above; the other arguments are 1, so that all products count
+        equally.
+        """
         start = [np.ones_like(a) if k in others else a for k, a in enumerate(self.inputs)]
         signs = (1,) if self.case.parameters[place].dtype.kind == "uint" else (-1, 1)
         yield from (self._scaled(start, place, sign * SCALE_OF_DIVISION) for sign in signs)
@@ -103,7 +110,7 @@ class Nearing:
         return bool(data) and not sizes and not (p.shape is None and p.name in self.case.sizes)
 
     def gap(self, program: Program, coverage: Coverage, site: x.Expr, inputs: Sequence[Any]) -> float | None:
-        """How far the sides of a comparison are apart, the nearest that they come; None where it is not evaluated."""
+        """Return the smallest distance between the sides of a comparison in a run; None if it is not evaluated."""
         facts = self.case.facts
         if facts.runs_left <= 0 or facts.steps_left <= 0:
             raise _Spent
@@ -121,7 +128,7 @@ class Nearing:
 
 
 class _Towards:
-    """One comparison, and the argument that is moved."""
+    """The search for one comparison, by changing one argument."""
 
     def __init__(self, search: Nearing, program: Program, coverage: Coverage, site: x.Expr, place: int) -> None:
         self.search, self.program, self.coverage, self.site, self.place = search, program, coverage, site, place
@@ -132,14 +139,14 @@ class _Towards:
 
     @property
     def done(self) -> bool:
-        """Whether the comparison took both sides, or its operands were equal if it had taken these before.
+        """Return whether the comparison took both sides, or, if it had taken both before, met equality.
 
         A division is done if there were multiples below and above zero.
         """
         return self.coverage.taken(self.site) & self.goal == self.goal
 
     def run(self, inputs: list[Any]) -> bool:
-        """Move the argument until the comparison is done; whether it was evaluated at all on these inputs."""
+        """Change the argument until the comparison is done; return whether it was evaluated at all on these inputs."""
         here = inputs
         for k in range(ROUNDS):
             gap = self._gap(here)
@@ -172,7 +179,9 @@ class _Towards:
         return 0.0
 
     def _stepped(self, inputs: list[Any], gap: float, slope: float) -> list[Any]:
-        """All elements moved so that the gap closes, then the first ones by what is left; and a little farther."""
+        """Change all elements so that the gap closes, then the first elements by the rest; and then a little
+        further.
+        """
         by = -gap / slope
         here = self._moved(inputs, np.trunc(by) if self._is_whole else by)
         left = self._gap(here)
@@ -218,7 +227,9 @@ class _Towards:
 
 
 def ladders(case: Case, inputs: Sequence[Any]) -> Iterator[list[Any]]:
-    """Numbers on which a `while` runs long, in all arguments that decide one; neighbours have neighbouring numbers."""
+    """Yield inputs on which a `while` runs long, in all arguments that decide one; adjacent elements have adjacent
+    numbers.
+    """
     places = [k for k in sorted(_deciding(case)) if case.parameters[k].is_input and np.size(inputs[k])]
     places = [k for k in places if case.parameters[k].name not in case.sizes and not case.parameters[k].dtype.is_bool]
     if not places:
@@ -245,7 +256,7 @@ def ladders(case: Case, inputs: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def redrawn(case: Case, inputs: Sequence[Any]) -> Iterator[list[Any]]:
-    """Small numbers in patterns for the integers that may decide how often a loop runs: no variation moves these."""
+    """Yield inputs with patterns of small numbers in the integers that may decide how often a loop runs."""
     places = [k for k, p in enumerate(case.parameters) if p.name in case.facts.withheld and p.name not in case.sizes]
     places = [k for k in places if case.parameters[k].is_input and not case.parameters[k].dtype.is_bool]
     if not places:
@@ -268,7 +279,9 @@ def redrawn(case: Case, inputs: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _patterns(rng: np.random.Generator) -> Iterator[Callable[[int], Any]]:
-    """Ways to fill n places: alike, alike but one, in runs, ascending with ties, of few numbers."""
+    """Yield functions that fill n elements: all alike, all but one alike, in runs, ascending with ties, with few
+    numbers.
+    """
     for value in (0, 1, 3):
         yield partial(np.full, fill_value=value)
     for usual, other in ((1, 0), (1, -1), (2, 3)):
@@ -281,7 +294,7 @@ def _patterns(rng: np.random.Generator) -> Iterator[Callable[[int], Any]]:
 
 
 def _among(rng: np.random.Generator, marks: Sequence[int], n: int) -> np.ndarray:
-    """Constants of the programs, as many as there are places, some of them replaced by a neighbour."""
+    """Return n constants of the programs, some of them replaced by a neighbour."""
     return np.resize(rng.permutation(marks), n) + rng.choice((0, 0, 0, -1, 1), n)
 
 
@@ -292,7 +305,7 @@ def _but_one(rng: np.random.Generator, usual: int, other: int, n: int) -> np.nda
 
 
 def _limits(dtype: x.DType) -> tuple[float, float]:
-    """The least and the greatest number of a dtype that float64 has, as far as conversions go."""
+    """Return the smallest and the largest number of a dtype that float64 can convert."""
     low, high = float(dtype.min), float(dtype.max)
     return (max(low, -(2.0**62)), 2.0**62) if dtype.is_int and dtype.bits > 53 else (low, high)
 

@@ -1,9 +1,9 @@
-"""What must an input be, so that an expression somewhere in a program takes a given value? Solved backwards.
+"""Solve backwards for the inputs that give an expression somewhere in a program a certain value.
 
-From a comparison, a clip or a rounding the search goes down to the parameters: through sums, products and quotients,
-casts, roundings, choices, names, and the buffers in between, to what was stored there. Where two operands hold data,
-one is solved for and the other stays at its `ground`: 0 under a sum, 1 under a product. A solution is a hint, never a
-proof: programs run on it like on any other input, and inputs that a program does not take are left out.
+From a comparison, a clip or a rounding, the search goes back to the parameters: through sums, products, quotients,
+casts, roundings, choices, names, and the values stored in intermediate buffers. If both operands depend on data, one is
+solved for and the other is assumed to be at its `ground`: 0 in a sum, 1 in a product. A solution is a hint, never a
+proof: programs run on it as on any other input, and inputs on which a program is undefined are left out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Ground = tuple[tuple[int, int], ...]  # (place of a parameter, 0 or 1): what it 
 
 @dataclass(frozen=True)
 class Solution:
-    """Values that the parameter at `place` should take while those of `ground` hold 0 or 1 everywhere else."""
+    """Values for the parameter at `place`, if the parameters of `ground` are 0 or 1 everywhere."""
 
     place: int
     ground: Ground
@@ -57,7 +57,7 @@ class Preimages:
 
     @cached_property
     def sources(self) -> dict[Any, list[x.Expr]]:
-        """What may be the value of a buffer's or tensor's elements, or of a name."""
+        """The expressions that may be the value of an element of a buffer or tensor, or of a name."""
         sources: dict[Any, list[x.Expr]] = {}
         for n in nodes(self.program):
             if isinstance(n, t.BufferStore):
@@ -68,7 +68,7 @@ class Preimages:
 
     @cached_property
     def _same(self) -> dict[Any, Any]:
-        """Views and parameters of kernels, each with the buffer or value that it stands for."""
+        """A map from views and kernel parameters to the buffer or value that they represent."""
         originals: dict[Any, Any] = {}
         for n in nodes(self.program):
             if isinstance(n, t.MatchBufferRegion):
@@ -81,7 +81,7 @@ class Preimages:
         return originals
 
     def root(self, key: Any) -> Any:
-        """The buffer behind a view, or behind a kernel's parameter."""
+        """Return the original buffer of a view or of a kernel's parameter."""
         for _ in range(20):
             if key not in self._same:
                 break
@@ -89,18 +89,18 @@ class Preimages:
         return key
 
     def solve(self, e: x.Expr, values: Iterable[Fraction]) -> None:
-        """Note for which inputs `e` takes one of these values."""
+        """Record the inputs for which `e` has one of these values."""
         self._down(e, frozenset(values), {}, frozenset())
 
     def solutions(self) -> list[Solution]:
-        """All that was noted, those first that need nothing of other parameters."""
+        """Return all recorded solutions, first those that need no ground."""
         every = [Solution(place, ground, frozenset(v)) for (place, ground), v in self.preimages.items()]
         return sorted(every, key=lambda s: (len(s.ground), s.place, s.ground))
 
     # --- down to the parameters ------------------------------------------------------------------------------------
 
     def behind(self, e: x.Expr) -> tuple[Any, list[x.Expr]]:
-        """What a load or variable names, and the expressions that its value comes from."""
+        """Return the key of a load or variable, and the expressions that may be its value."""
         if isinstance(e, te.TensorLoad):
             key = e.tensor
         else:
@@ -114,7 +114,7 @@ class Preimages:
 
     def _down(self, e: x.Expr, values: Values, ground: Mapping[int, int], seen: frozenset[Any]) -> None:
         self._steps -= 1
-        # Of a fraction, integers are compared: `abs(v) <= FARTHEST` makes two fractions more.
+        # Compare integers of the fraction: `abs(v) <= FARTHEST` would make two more fractions.
         values = frozenset(v for v in values if abs(v.numerator) <= FARTHEST * v.denominator)
         if self._steps < 0 or not values:
             return
@@ -163,7 +163,7 @@ class Preimages:
                 self._down(arg, preimage, ground, seen)
 
     def _through(self, e: Any, values: Values, ground: Mapping[int, int], seen: frozenset[Any]) -> None:
-        """Both operands in turn, the other one held at its ground."""
+        """Solve for each operand in turn, with the other one at its ground."""
         product = isinstance(e, x.Mul | x.Div | x.FloorDiv)
         for mine, other, left in ((e.a, e.b, True), (e.b, e.a, False)):
             reached = self.reach(mine)
@@ -180,7 +180,7 @@ class Preimages:
     # --- values at a ground ----------------------------------------------------------------------------------------
 
     def reach(self, e: x.Expr, seen: frozenset[Any] = frozenset()) -> frozenset[int]:
-        """The parameters that an expression depends on."""
+        """Return the parameters that an expression depends on, by position."""
         places: set[int] = set()
         for key in self._named(e):
             if key in self.places:
@@ -196,9 +196,9 @@ class Preimages:
         return frozenset(places)
 
     def _named(self, e: x.Node) -> frozenset[Any]:
-        """What the loads and variables name whose values an expression is made of, not those in indices.
+        """Return the keys of the loads and variables whose values an expression uses, except those in indices.
 
-        Kept for each node: of a chain of maxima each one is asked for, and a value that is used twice is one node.
+        The result is cached for each node, because a chain of maxima asks for each of them, and nodes may be shared.
         """
         stack = [e]
         while stack:
@@ -217,7 +217,7 @@ class Preimages:
         return self._names[e]
 
     def at(self, e: x.Expr, ground: int, depth: int = 8) -> Fraction | None:
-        """An expression where all data is `ground`; None where that is not simple to say."""
+        """Return the value of an expression if all data is `ground`; None if it is not simple."""
         if isinstance(e, x.IntImm | x.FloatImm):
             return _number(e)
         if depth == 0:
@@ -246,14 +246,16 @@ class Preimages:
 
 @dataclass(frozen=True)
 class Line:
-    """factor * of + term, where `of` is a load."""
+    """The expression factor * of + term, where `of` is a load."""
 
     of: x.Expr
     factor: Fraction
     term: Fraction
 
     def solved(self, values: Values, dtype: x.DType) -> Values:
-        """The loads for which it takes one of these values; for integers also those that wrap around to it."""
+        """Return the loads for which the line has one of these values; for integers, also those that wrap around to
+        it.
+        """
         plain = {(v - self.term) / self.factor for v in values}
         if not dtype.is_int or self.factor.denominator != 1 or self.term.denominator != 1:
             return frozenset(plain)
@@ -264,7 +266,7 @@ class Line:
 
 
 def affine(e: x.Expr) -> Line | None:
-    """An expression as a line of one load, or None where it is none."""
+    """Return an expression as a line of one load, or None if it is not one."""
     if isinstance(e, t.BufferLoad | te.TensorLoad):
         return Line(e, Fraction(1), Fraction(0))
     if isinstance(e, x.Add | x.Sub):
@@ -292,14 +294,14 @@ def _term(e: x.Expr) -> Line | Fraction | None:
 
 
 def _number(e: x.IntImm | x.FloatImm) -> Fraction | None:
-    """A constant as field mode reads it: 0.1 is a tenth, so that ten times a number may be whole."""
+    """Return a constant as the field mode reads it: 0.1 is exactly a tenth, so that ten times it may be an integer."""
     if is_identity(e) or not math.isfinite(e.value):
         return None
     return Fraction(e.value) if isinstance(e, x.IntImm) else meaning_of(e.value, e.dtype)
 
 
 def _power(e: x.Expr) -> tuple[x.Expr, int] | None:
-    """The base and exponent of a product of equal factors."""
+    """Return the base and the exponent of a product of equal factors, or None."""
     factors, stack = [], [e]
     while stack:
         n = stack.pop()
@@ -312,7 +314,7 @@ def _power(e: x.Expr) -> tuple[x.Expr, int] | None:
 
 
 def _roots(value: Fraction, n: int) -> list[Fraction]:
-    """The real n-th roots of a number, exact where they are rational and of few digits."""
+    """Return the real n-th roots of a number, exact if they are rational with few digits."""
     if value < 0 and n % 2 == 0:
         return []
     near = Fraction(abs(float(value)) ** (1 / n))
@@ -322,7 +324,7 @@ def _roots(value: Fraction, n: int) -> list[Fraction]:
 
 
 def _modular(value: int, factor: int, dtype: x.DType) -> set[Fraction]:
-    """Up to four integers of a dtype whose product with `factor` wraps around to `value`."""
+    """Return up to four integers of a dtype whose product with `factor` wraps around to `value`."""
     modulus = 1 << dtype.bits
     common = math.gcd(factor, modulus)
     if value % common:
@@ -340,7 +342,7 @@ def _keys(program: Program) -> list[Any]:
 
 
 def _undone(e: Any, values: Values, c: Fraction, left: bool) -> Values:
-    """The operands for which `operand op c` (`c op operand` unless `left`) is one of these values."""
+    """Return the operands for which `operand op c` (or `c op operand` unless `left`) is one of these values."""
     if isinstance(e, x.Add):
         return frozenset(v - c for v in values)
     if isinstance(e, x.Sub):
@@ -369,7 +371,7 @@ _INVERSE = {
 
 
 def _inverse(e: x.Call, values: Values) -> Iterator[tuple[x.Expr, Values]]:
-    """For the arguments of a call: what they must be."""
+    """Yield the arguments of a call that must have certain values, with these values."""
     if e.op in _INVERSE:
         undone = (_INVERSE[e.op](v) for v in values)
         yield e.args[0], frozenset(Fraction(v) for v in undone if v is not None)

@@ -1,8 +1,8 @@
-"""Rows whose elements lie together: at the lowest and highest values of a dtype, in order, equal, or far from zero.
+"""Make rows of extreme elements: at the lowest and highest values of a dtype, in order, equal, or far from zero.
 
-A maximum that starts too high shows in a row of the lowest values alone, one that leaves out the last element in a row
-that ascends. A sum overflows near the largest floats. A difference of squares loses its digits where numbers are large
-and differ little, and where all are equal and no power of two.
+A maximum that starts too high goes wrong only in a row of the lowest values, and one that skips the last element only
+if that is the largest. A sum overflows near the largest floats. A difference of squares loses its digits if numbers are
+large and nearly equal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST = 16  # inputs with such rows
 
 def extremes(parameters: Sequence[Parameter], moved: Sequence[bool], shapes: Sequence[tuple[int, ...]],
              rng: np.random.Generator) -> Iterator[Values]:  # fmt: skip
-    """Rows of the two lowest values of their dtypes, then of the two highest, each row in another pattern."""
+    """Yield rows of the two lowest values of their dtypes, then of the two highest, each row with another pattern."""
     most = max((_rows(shape)[0] for shape, is_moved in zip(shapes, moved, strict=True) if is_moved), default=0)
     for highest in (False, True):
         for first in range(0, PATTERNS, max(1, most)) if most else ():
@@ -41,7 +41,7 @@ def extremes(parameters: Sequence[Parameter], moved: Sequence[bool], shapes: Seq
 def ramps(
     parameters: Sequence[Parameter], moved: Sequence[bool], shapes: Sequence[tuple[int, ...]]
 ) -> Iterator[Values]:
-    """Rows that ascend and rows that descend, so that the last element is the greatest, or the first."""
+    """Yield rows that ascend and rows that descend, so that the last or the first element is the largest."""
     for step in (1, -1):
         values: Values = []
         for p, is_moved, shape in zip(parameters, moved, shapes, strict=True):
@@ -53,7 +53,7 @@ def ramps(
 
 def bytes_of(parameters: Sequence[Parameter], moved: Sequence[bool], shapes: Sequence[tuple[int, ...]],
              rng: np.random.Generator, rounds: int) -> Iterator[Values]:  # fmt: skip
-    """Every value of 8 bits in each argument that has such elements, if this takes few rounds."""
+    """Yield all 8-bit values in each argument with such elements, if this takes few rounds."""
     sizes = [
         math.prod(shape) if is_moved and p.dtype.bits == 8 and p.dtype.is_int else 0
         for p, is_moved, shape in zip(parameters, moved, shapes, strict=True)
@@ -71,7 +71,9 @@ def bytes_of(parameters: Sequence[Parameter], moved: Sequence[bool], shapes: Seq
 
 def largest(parameters: Sequence[Parameter], moved: Sequence[bool], shapes: Sequence[tuple[int, ...]],
             rng: np.random.Generator) -> Iterator[Values]:  # fmt: skip
-    """Floats near the largest of their dtype in all arguments, of one sign and of both; then a part of these."""
+    """Yield floats near the largest of their dtype in all arguments, with one sign and with both; then a fraction of
+    these.
+    """
     for signs, part in (((1.0,), 1.0), ((-1.0, 1.0), 1.0), ((1.0,), 1 / 64)):
         yield [
             rng.choice(signs, n) * rng.uniform(0.55, 0.95, n) * (float(p.dtype.max) * part)
@@ -82,7 +84,7 @@ def largest(parameters: Sequence[Parameter], moved: Sequence[bool], shapes: Sequ
 
 def no_numbers(parameters: Sequence[Parameter], moved: Sequence[bool], shapes: Sequence[tuple[int, ...]],
                rng: np.random.Generator) -> Iterator[Values]:  # fmt: skip
-    """NaN and infinities among other floats, a third of the elements of all arguments; NaN alone first."""
+    """Yield NaN and infinities among other floats, a third of the elements of all arguments; NaN alone first."""
     for kinds in ((np.nan,), (np.inf, -np.inf), (np.nan, np.inf, -np.inf)):
         yield [
             np.where(rng.integers(0, 3, n) == 0, rng.choice(kinds, n), rng.integers(-8, 9, n).astype(np.float64))
@@ -93,7 +95,7 @@ def no_numbers(parameters: Sequence[Parameter], moved: Sequence[bool], shapes: S
 
 def spread(parameters: Sequence[Parameter], moved: Sequence[bool], shapes: Sequence[tuple[int, ...]],
            rng: np.random.Generator) -> Iterator[Values]:  # fmt: skip
-    """Rows of a large mean that differ little, and rows of equal elements; some of each."""
+    """Yield rows with a large mean and small differences, mixed with rows of equal elements."""
     sizes = [math.prod(s) for s, p, m in zip(shapes, parameters, moved, strict=True) if m and p.dtype.is_float]
     count = min(MOST, max(len(MEANS), math.ceil(ELEMENTS / max(1, max(sizes, default=1)))))
     for k in range(count):
@@ -110,12 +112,12 @@ def spread(parameters: Sequence[Parameter], moved: Sequence[bool], shapes: Seque
 
 
 def _rows(shape: tuple[int, ...]) -> tuple[int, int]:
-    """How many rows along the last axis, and how long these are."""
+    """Return the number of rows along the last axis, and their length."""
     return (1, 1) if not shape else (math.prod(shape[:-1]), shape[-1])
 
 
 def _ends(dtype: x.DType, highest: bool) -> tuple[Any, Any]:
-    """The two lowest or highest values that a dtype holds."""
+    """Return the two lowest or highest values of a dtype."""
     end = dtype.max if highest else dtype.min
     if not dtype.is_float:
         return int(end), int(end) + (-1 if highest else 1)
@@ -125,7 +127,9 @@ def _ends(dtype: x.DType, highest: bool) -> tuple[Any, Any]:
 
 
 def _patterned(ends: tuple[Any, Any], shape: tuple[int, ...], first: int, rng: np.random.Generator) -> np.ndarray:
-    """Rows of the end alone, of the other value alone, of one that stands out at the front or back, and by chance."""
+    """Return rows of the end alone, of the other value alone, with one different element first or last, and random
+    ones.
+    """
     count, length = _rows(shape)
     other = np.zeros((count, length), np.bool_)
     for row in range(count):

@@ -1,10 +1,10 @@
-"""Points at which two formulas meet their goals, found by search: the alternating variable method.
+"""Search for points at which two formulas reach their goals, with the alternating variable method.
 
-One variable at a time is moved, from the point that is nearest to a goal so far, by steps that double, up to the end of
-its range (Korel, "Automated software test data generation", 1990; McMinn, "Search-based software test data generation",
-2004): as a number, and as the rank that a float has among all floats, which reaches its last bit and its largest
-exponent alike. All moves of all goals are one batch, so a round costs little more than a run. What a point costs is
-counted in rounds and rows, never in time.
+The search changes one variable at a time, starting from the point nearest to a goal so far, in doubling steps up to the
+end of its range (Korel, "Automated software test data generation", 1990; McMinn, "Search-based software test data
+generation", 2004). It changes the number itself, and also the rank of a float among all floats, which reaches both its
+last bit and its largest exponent. All moves of all goals are one batch, so a round costs little more than a run. Costs
+are counted in rounds and rows, never in time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Rows = dict[x.Var, np.ndarray]
 
 @dataclass
 class _Track:
-    """A way towards a goal: where it is now, how far that is, and how many rounds brought nothing."""
+    """A path towards a goal: its current point, the distance, and the number of rounds without progress."""
 
     goal: int
     point: Point
@@ -51,9 +51,9 @@ class _Track:
 
 @dataclass
 class Search:
-    """Formulas of two programs over the same variables, element by element.
+    """Formulas of two programs over the same variables, one pair per element.
 
-    `may_end` looks at a batch of points and says whether the search may end.
+    `may_end` gets a batch of points and returns whether the search may end.
     """
 
     before: Sequence[x.Expr]
@@ -69,22 +69,22 @@ class Search:
 
     @cached_property
     def goals(self) -> list[Goal]:
-        """What points should bring about."""
+        """The goals that points should reach."""
         every = [*goals_of(self.before, 0), *goals_of(self.after, 1)][: 4 * GOALS]
         return [replace(goal, guards=(*goal.guards, *self.guards)) for goal in every]
 
     @cached_property
     def poles(self) -> list[list[Goal]]:
-        """The goals of each program at which floats are no numbers."""
+        """The goals of each program at which floats become infinite or NaN."""
         return [[g for g in self.goals if g.pole == k] for k in (0, 1)]
 
     @cached_property
     def _supports(self) -> dict[int, list[x.Var]]:
-        """The variables that a goal depends on, by its place."""
+        """The variables that each goal depends on, by the goal's position."""
         return {k: [v for v in self.variables if v in _variables(g)][:MOVED] for k, g in enumerate(self.goals)}
 
     def run(self, start: Rows, count: int, rounds: int = ROUNDS) -> None:
-        """Search from these points on; with no rounds, look at these only."""
+        """Search from these points; with no rounds, only look at these points."""
         batch = self.at(start, count)
         if self.may_end(batch, start) or not rounds or not self.goals:
             return
@@ -129,17 +129,19 @@ class Search:
         self._around(later)
 
     def at(self, rows: Rows, count: int) -> Batch:
-        """The formulas at points."""
+        """Evaluate the formulas at points."""
         return Batch(self.order, rows, count)
 
     def _around(self, reached: Mapping[int, Point]) -> bool:
-        """Look at the neighbours of the points that reached a goal."""
+        """Look at the neighbours of the points that reached a goal; return whether the search may end."""
         rows, count = self._moves(list(reached.items())[:GOALS], _neighbours)
         return bool(count) and self.may_end(self.at(rows, count), rows)
 
     def _moves(self, points: Sequence[tuple[int, Point]],
                steps: Callable[[np.ndarray], np.ndarray]) -> tuple[Rows, int]:  # fmt: skip
-        """One variable of each point moved in every way, the others as they are."""
+        """Return points in which one variable is changed in every way, for each variable of each point, and their
+        number.
+        """
         columns: dict[x.Var, list[np.ndarray]] = {v: [] for v in self.variables}
         total = 0
         for k, point in points:
@@ -161,7 +163,9 @@ class Search:
         return {v: np.concatenate(c) if c else np.zeros(0, v.dtype.numpy) for v, c in columns.items()}, total
 
     def _follow(self, goal: int, columns: dict[x.Var, list[np.ndarray]], count: int) -> int:
-        """The last points once more, with one variable of each equation of a goal so that the equation holds."""
+        """Add the last points again, with one variable of each of a goal's equations changed so that the equation
+        holds.
+        """
         if not self._equations[goal] or not count:
             return 0
         every = {v: np.concatenate(c)[-count:] for v, c in columns.items()}
@@ -173,7 +177,7 @@ class Search:
 
     @cached_property
     def _equations(self) -> dict[int, list[Equation]]:
-        """The equations of each goal, by its place, in an order in which they are solved."""
+        """The equations of each goal, by the goal's position, in an order in which they can be solved."""
         every: dict[int, list[Equation]] = {}
         for k, goal in enumerate(self.goals):
             pairs = goal.equalities()
@@ -188,7 +192,7 @@ def _variables(goal: Goal) -> set[x.Expr]:
 
 
 def _steps(value: np.ndarray) -> np.ndarray:
-    """A number moved by every power of two."""
+    """Return a number changed by every power of two."""
     bits = value.dtype.itemsize * 8
     if value.dtype.kind == "b":
         return ~value
@@ -213,7 +217,7 @@ def _neighbours(value: np.ndarray) -> np.ndarray:
 
 
 def _by_rank(value: np.ndarray, steps: Sequence[int]) -> np.ndarray:
-    """The numbers that lie so many places after one in the order of its dtype, as far as there are such."""
+    """Return the numbers at these distances from a number in the order of its dtype, if they exist."""
     dtype = value.dtype
     if not is_floating(dtype):
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
@@ -231,7 +235,7 @@ def _by_rank(value: np.ndarray, steps: Sequence[int]) -> np.ndarray:
 
 def starts(variables: Sequence[x.Var], marked: Mapping[x.Var, np.ndarray],
            rng: np.random.Generator) -> tuple[Rows, int]:  # fmt: skip
-    """Points to start from: marked numbers in each variable, in all alike, and in one among ordinary ones."""
+    """Return points to start from: marked numbers in each variable, in all alike, and in one among ordinary ones."""
     parts: list[Rows] = list(_starts(variables, marked, rng))
     rows = {v: np.concatenate([p[v] for p in parts]) for v in variables}
     return rows, sum(next(iter(p.values())).size for p in parts) if variables else 1
@@ -258,9 +262,10 @@ def _starts(variables: Sequence[x.Var], marked: Mapping[x.Var, np.ndarray],
 
 def exhaustive(variables: Sequence[x.Var], beside: Rows, nodes: int,
                rng: np.random.Generator) -> Iterator[tuple[Rows, int]]:  # fmt: skip
-    """Points at which variables of 8 and 16 bits hold every value: two bytes all combinations, others one at a time.
+    """Yield points at which variables of 8 and 16 bits take every value: two bytes in all combinations, others one at a
+    time.
 
-    The other variables have values of `beside`. `nodes` is how many values each point costs.
+    The other variables get values of `beside`. `nodes` is the number of values that each point costs.
     """
 
     def others(moved: Sequence[x.Var], count: int) -> Rows:
@@ -282,7 +287,7 @@ def exhaustive(variables: Sequence[x.Var], beside: Rows, nodes: int,
 
 
 def _every(dtype: x.DType) -> np.ndarray:
-    """All values of a dtype; zeros in the place of floats that are no finite numbers."""
+    """Return all values of a dtype, with zeros instead of NaN and infinities."""
     unsigned = np.arange(1 << dtype.bits, dtype=f"u{dtype.bytes}")
     values = unsigned.view(dtype.numpy)
     return (
@@ -291,7 +296,7 @@ def _every(dtype: x.DType) -> np.ndarray:
 
 
 def _swept(dtype: x.DType, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Numbers of every magnitude."""
+    """Return random numbers of every magnitude."""
     if dtype.is_bool:
         return _ordinary(dtype, n, rng)
     most = math.log2(float(dtype.max)) - 0.01

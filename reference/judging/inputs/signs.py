@@ -1,8 +1,8 @@
-"""Inputs of one sign, for programs that look at the order of data: maxima, minima, selections, branches.
+"""Make inputs with one sign, for programs that depend on the order of data: maxima, minima, selections, branches.
 
-Among numbers of both signs a maximum hardly ever falls on a wrong zero that padding or a lost element brought in; of
-negative numbers it does each time, and a minimum of positive ones. So the modes that draw inputs look once more at
-inputs whose tensors are all positive, all negative, and in turn negative and positive, so that products are negative.
+Among numbers of both signs, a wrong zero (from padding or a lost element) is hardly ever the maximum; among negative
+numbers it always is, and among positive numbers it is always the minimum. So modes that draw inputs also use inputs
+whose tensors are all positive, all negative, and alternately negative and positive, so that products are negative.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _CALLS = ("vector_reduce_min", "vector_reduce_max")
 
 
 def looks_at_order(program: Program) -> bool:
-    """Whether a program compares values that come from its data, or takes the greater or the less of them."""
+    """Return whether a program compares values that depend on its data, or takes the maximum or minimum of them."""
     return any(compares_data(n) for n in nodes(program))
 
 
 def signs(parameters: Sequence[Parameter]) -> Iterator[list[int]]:
-    """For each pattern that differs from the ones before, a sign for each parameter: 0 for what has none."""
+    """Yield, for each distinct pattern, a sign for each parameter; 0 for a parameter without a sign."""
     seen: list[list[int]] = []
     for pattern in PATTERNS:
         signs_of, count = [], 0
@@ -46,7 +46,7 @@ def signs(parameters: Sequence[Parameter]) -> Iterator[list[int]]:
 
 
 def with_signs(inputs: Sequence[Any], of_parameters: Sequence[int]) -> list[Any]:
-    """Arguments whose elements have the sign of their parameter and the magnitude that they had; 1 where that is 0."""
+    """Return arguments whose elements keep their magnitude (1 if it is 0) and have the sign of their parameter."""
     return [_signed(a, sign) if sign else a for a, sign in zip(inputs, of_parameters, strict=True)]
 
 
@@ -56,14 +56,14 @@ def _signed(array: Any, sign: int) -> np.ndarray:
 
 
 def decides(n: x.Node) -> bool:
-    """Whether a node compares data; the greater of two equal elements is neither, so maxima do not count."""
+    """Return whether a node compares data. Maxima do not count, because they do not distinguish equal elements."""
     if isinstance(n, x.CommReducer):
         return any(isinstance(inner, _DECIDING) for inner in x.walk(n))
     return isinstance(n, _DECIDING) and compares_data(n)
 
 
 def compares_data(n: x.Node) -> bool:
-    """Whether a node compares data, or takes the greater or the less of them."""
+    """Return whether a node compares data, or takes the maximum or minimum of data."""
     if isinstance(n, x.CommReducer):
         return any(isinstance(inner, ORDERED) for inner in x.walk(n))
     if isinstance(n, x.Call) and n.op in _CALLS:
@@ -74,7 +74,7 @@ def compares_data(n: x.Node) -> bool:
 
 
 def compared(program: Program) -> Iterator[x.Expr]:
-    """The expressions whose order a program looks at: operands of comparisons, of maxima and minima, of reducers."""
+    """Yield the expressions whose order matters: operands of comparisons, of maxima and minima, and of reducers."""
     for n in nodes(program):
         if isinstance(n, x.Reduce) and compares_data(n.combiner):
             yield from n.sources
@@ -85,14 +85,16 @@ def compared(program: Program) -> Iterator[x.Expr]:
 
 
 def classifies(n: x.Node) -> bool:
-    """Whether a node asks for the class of a float: `isnan(x)`, `x != x`."""
+    """Return whether a node tests the class of a float: `isnan(x)`, `x != x`."""
     if isinstance(n, x.Call):
         return n.op in ("isnan", "isinf", "isfinite")
     return isinstance(n, x.EQ | x.NE) and n.a.dtype.is_float and x.structural_equal(n.a, n.b)
 
 
 def may_multiply(n: x.Node) -> bool:
-    """Whether a node may overflow as a product: not if one of two factors is a constant of at most 1."""
+    """Return whether a product may overflow at this node; it may not if one of two factors is a constant of at most
+    1.
+    """
     if isinstance(n, x.Call):
         return n.dtype.is_float and n.op in ("fma", "pow", "dot2_bf16", "hypot")
     if not isinstance(n, x.Mul | x.Div | x.FloorDiv | x.Mod | x.FloorMod) or not n.dtype.is_float:
@@ -103,18 +105,18 @@ def may_multiply(n: x.Node) -> bool:
 
 
 def _magnitude(e: x.Expr) -> float:
-    """The magnitude of a constant; infinite for everything else."""
+    """Return the magnitude of a constant; infinity for other expressions."""
     value: Any = e.value if isinstance(e, x.FloatImm) else math.inf
     return abs(float(value))
 
 
 def nodes(program: Program) -> Sequence[x.Node]:
-    """Every node of a program: of each function, or of each tensor that the outputs need."""
+    """Return every node of a program: of each function, or of each tensor that the outputs need."""
     if not isinstance(program, t.PrimFunc | t.IRModule):
         return _of_tensors(program)
     if program not in _NODES:
         functions = [program] if isinstance(program, t.PrimFunc) else [func for _, func in program.items()]
-        # The functions themselves are left out: a node that is kept here must not keep its own key alive.
+        # The functions themselves are left out: a cached node must not keep its own key alive.
         _NODES[program] = [n for func in functions for n in x.walk(func) if n is not func]
     return _NODES[program]
 

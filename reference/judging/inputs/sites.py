@@ -1,7 +1,7 @@
-"""The places at which a program changes its ways, each with the values of an operand at which it does: `sites`.
+"""`sites`: the places at which a program's behaviour changes, each with the values of an operand at which it does.
 
-Comparisons, maxima and minima at equality, roundings half way between integers, casts at the ends of what they narrow
-to, integer divisions around multiples of their divisor, functions where they overflow or are not defined.
+These are comparisons, maxima and minima at equality, roundings half way between integers, casts at the ends of a narrow
+range, integer divisions around multiples of the divisor, and functions where they overflow or are undefined.
 `reference.judging.inputs.preimages` finds inputs that lead there.
 """
 
@@ -31,7 +31,7 @@ _EXPONENTS = {16: (16, 24), 32: (128, 149), 64: (1024, 1074)}  # of 2: where flo
 
 @dataclass(frozen=True)
 class Site:
-    """An operand, and the values that it should take; `pole` where floats, not formulas, change their ways there."""
+    """An operand, and the values that it should take; it is a `pole` if floats change there but formulas do not."""
 
     operand: x.Expr
     values: frozenset[Fraction]
@@ -39,12 +39,12 @@ class Site:
 
 
 def exponents(op: str, dtype: x.DType) -> list[int]:
-    """How large the argument of an exponential is where it overflows, and, below zero, where it becomes zero."""
+    """Return the magnitudes of arguments at which an exponential overflows, and, if negative, becomes zero."""
     return [math.ceil(n / math.log2(GROWING[op])) + 1 for n in _EXPONENTS[dtype.bits]]
 
 
 def solutions(program: Program) -> tuple[list[Solution], list[Solution]]:
-    """The inputs that lead to the sites of a program: first where formulas change, then where floats overflow."""
+    """Return the inputs that lead to the sites of a program: first to ordinary sites, then to poles."""
     back, beyond = Preimages(program), Preimages(program)
     for site in sites(program, back):
         (beyond if site.pole else back).solve(site.operand, site.values)
@@ -52,7 +52,7 @@ def solutions(program: Program) -> tuple[list[Solution], list[Solution]]:
 
 
 def sites(program: Program, back: Preimages) -> Iterator[Site]:
-    """Every place at which a program changes its ways, as far as inputs lead there."""
+    """Yield every place at which a program's behaviour changes, as far as inputs lead there."""
     for n in nodes(program):
         if isinstance(n, ORDERED):
             yield from _compared(n, back)
@@ -120,7 +120,7 @@ def _divided(e: Any, back: Preimages) -> Iterator[Site]:
 
 
 def _crossed(e: x.Expr, step: Fraction, back: Preimages) -> frozenset[Fraction]:
-    """Multiples of `step` that an operand takes at numbers which a parameter behind it holds."""
+    """Return multiples of `step` that an operand reaches for numbers that its parameter can hold."""
     term, one = back.at(e, 0), back.at(e, 1)
     if term is None or one is None:
         return frozenset()
@@ -133,7 +133,7 @@ def _crossed(e: x.Expr, step: Fraction, back: Preimages) -> frozenset[Fraction]:
 
 
 def _whole(e: x.Expr) -> bool:
-    """Whether a float is an integer whatever the inputs, as far as its text tells."""
+    """Return whether a float is always an integer, judged by its expression."""
     if isinstance(e, x.FloatImm):
         return Fraction(e.value).denominator == 1 if math.isfinite(e.value) else False
     if isinstance(e, x.Call):

@@ -38,9 +38,9 @@ PAIRS = 3  # of dimensions, for one condition
 
 @dataclass(frozen=True)
 class Change:
-    """A side of a condition, as text, and values of dimensions, by name, at which to see it, the best ones first.
+    """A side of a condition, as text, and sizes of dimensions, by name, that take this side; the best ones first.
 
-    `missed` tells that none of the sizes that are tried anyway takes that side.
+    `missed` tells that none of the sizes that are tried anyway takes this side.
     """
 
     names: tuple[str, ...]
@@ -51,7 +51,9 @@ class Change:
 
 def changes(before: Program, after: Program, names: Sequence[str], tried: Sequence[Mapping[str, int]],
             beside: Mapping[str, int]) -> list[Change]:  # fmt: skip
-    """The sides of all conditions, for one dimension, then for two; the others have the sizes of `beside`."""
+    """Return the sides of all conditions, for one dimension and then for two; other dimensions have the sizes of
+    `beside`.
+    """
     result: dict[tuple[tuple[str, ...], str], Change] = {}
     for program in (before, after):
         flow, ranges = Flow(program), _ranges(program)
@@ -68,7 +70,9 @@ def changes(before: Program, after: Program, names: Sequence[str], tried: Sequen
 
 
 def _conditions(program: Program) -> Iterator[x.Expr]:
-    """Conditions on sizes and loop variables, with constants or bits, also those of `min` and `max`, each once."""
+    """Yield each condition on sizes and loop variables with constants or bits, including those of `min` and `max`,
+    once.
+    """
     met: list[x.Expr] = []
     for n in nodes(program):
         if isinstance(n, x.Min | x.Max):
@@ -95,7 +99,7 @@ def _is_of_bits(e: x.Node) -> bool:
 
 
 def _ranges(program: Program) -> dict[x.Var, int]:
-    """The extents of loops that are constant."""
+    """Return the extents of loops that are constants."""
     ranges: dict[x.Var, int] = {}
     for n in nodes(program):
         if isinstance(n, t.For) and isinstance(n.extent, x.IntImm):
@@ -107,7 +111,7 @@ def _ranges(program: Program) -> dict[x.Var, int]:
 
 @dataclass(frozen=True)
 class _Condition:
-    """A condition, the dimensions that its variables depend on, and what is known of loops and other dimensions."""
+    """A condition, the dimensions that its variables depend on, and the known extents of loops and other dimensions."""
 
     e: Any
     reach: Mapping[x.Var, set[str]]
@@ -115,7 +119,7 @@ class _Condition:
     beside: Mapping[str, int]
 
     def sides(self, name: str, tried: Sequence[Mapping[str, int]]) -> Iterator[Change]:
-        """The sides where one dimension varies."""
+        """Yield the sides that are reached if one dimension varies."""
         sizes = _candidates(self.e)
         truth = self._truth({name: sizes})
         own = np.array(sorted({one[name] for one in tried}), np.int64)
@@ -126,7 +130,7 @@ class _Condition:
                     yield Change((name,), self._text(holds), (), True)
                 continue
             first = int(sizes[here][0])
-            # A loop takes all values below its extent, so that a larger size shows what a smaller one does.
+            # A loop takes all values below its extent, so a larger size includes the cases of a smaller one.
             loops = self._has_loops(tried)
             missed = first > own.max(initial=0) if loops else not here[np.searchsorted(sizes, own)].any()
             edges = np.flatnonzero(here & ~np.concatenate([[False], here[:-1]]))[:CHANGES]
@@ -136,7 +140,9 @@ class _Condition:
             yield Change((name,), self._text(holds), tuple({name: n} for n in dict.fromkeys(near)), bool(missed))
 
     def sides_of_two(self, names: tuple[str, str], tried: Sequence[Mapping[str, int]]) -> Iterator[Change]:
-        """The sides that need two dimensions to vary, each at the smallest pair, as far as no other sizes take it."""
+        """Yield the sides that need two dimensions to vary and that no other sizes take, each with the smallest
+        pair.
+        """
         every = _candidates(self.e)
         each = np.concatenate([every[: PAIRED + 1], self._near_constants(every)[:FAR_PAIRED]])
         pairs = np.repeat(each, each.size), np.tile(each, each.size)
@@ -169,7 +175,7 @@ class _Condition:
         return any(v.name not in self.beside and v.name not in tried[0] for v in self.reach)
 
     def _truth(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Whether the condition holds at each row of sizes, where loops are at their begin, middle and end."""
+        """Return whether the condition holds for each row of sizes, with loops at their begin, middle and end."""
         return np.stack([self._truth_at(columns, part) for part in (0.0, 0.5, 1.0)])
 
     def _truth_at(self, columns: Mapping[str, np.ndarray], part: float) -> np.ndarray:

@@ -1,13 +1,14 @@
 """The sizes at which programs with symbolic dimensions are compared.
 
-A split without its predicate goes wrong where a size is no multiple of the factor, a lost tail where it is odd, a
-constant in the place of a size wherever it is another. So there are several sizes, chosen by the numbers that stand in
-the two programs: 1, a prime above them, a number that is no multiple of any, one that is, and 0; and the sizes at which
+A split without its predicate is wrong if the size is not a multiple of the factor, a lost tail shows at odd sizes, and
+a constant instead of a size shows at any other size. So several sizes are tried, chosen from the numbers in the two
+programs: 1, a prime above them, a number that is not a multiple of any, one that is, and 0; and the sizes at which
 conditions change (`inputs.size_conditions`).
 
 A pipeline that is drained too early or a rolling buffer that is too small goes wrong in the third tile, and a cache
-that is filled once in the second. So one dimension at a time goes round its largest tile three times, plus one element,
-and twice, less one (`rounds_to_try`). An integer argument that says how often a loop runs is a dimension too.
+that is filled only once in the second. So one dimension at a time gets three of its largest tiles plus one element, and
+two tiles minus one element (`rounds_to_try`). An integer argument that decides how often a loop runs counts as a
+dimension.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ SMALL = (2, 3)  # of the dimensions beside one that is large
 
 def sizes_to_try(before: Program, after: Program, seed: int, fixed: Mapping[str, int] | None,
                  several: bool = True) -> list[dict[str, int]]:  # fmt: skip
-    """A size for every dimension, by name, several times; the first by chance, so that seeds differ.
+    """Return several sets of sizes for all dimensions, by name; the first is random, so that seeds differ.
 
-    What is given stays. Raises `InputError` where a name is none of the programs', or a size is negative.
+    Given sizes are kept. Raises `InputError` for a name that the programs do not have, or a negative size.
     """
     _require_names(before, after, fixed or {})
     first = chosen_sizes(before, seed, fixed)
@@ -54,7 +55,7 @@ def sizes_to_try(before: Program, after: Program, seed: int, fixed: Mapping[str,
     names = [name for name in first if name not in (fixed or {})]
     if not names or not several:
         return [first]
-    # Each dimension another number of the list: two that were exchanged then differ.
+    # Each dimension gets another number of the list, so that exchanged dimensions show.
     values = _telling(_factors(before) | _factors(after), seed)
     rounds = [[*values[r:], *values[:r]] for r in range(len(values))]
     candidates = [first, *({**first, **dict(zip(names, itertools.cycle(numbers)))} for numbers in rounds)]
@@ -78,7 +79,7 @@ def sizes_to_try(before: Program, after: Program, seed: int, fixed: Mapping[str,
 
 @dataclass(frozen=True)
 class Round:
-    """Sizes of which that of `name` goes round a tile several times; `otherwise` are taken if `before` has no such."""
+    """Sizes where `name` is several tiles long; the sizes `otherwise` are used if `before` is undefined at these."""
 
     name: str
     tile: int
@@ -89,7 +90,9 @@ class Round:
 
 def missed_sides(before: Program, after: Program, tried: Sequence[Mapping[str, int]],
                  fixed: Mapping[str, int] | None) -> tuple[list[Round], list[str]]:  # fmt: skip
-    """Sizes for the sides of conditions that none of those tried takes, and the sides that no affordable size takes."""
+    """Return sizes for the sides of conditions that no tried sizes take, and the sides that no affordable sizes
+    take.
+    """
     names = [name for name in tried[0] if name not in (fixed or {})]
     if not names or len(tried) < 2:
         return [], []
@@ -116,9 +119,9 @@ def _changes(before: Program, after: Program, names: Sequence[str], tried: Seque
 
 def rounds_to_try(before: Program, after: Program, tried: Sequence[Mapping[str, int]],
                   fixed: Mapping[str, int] | None) -> list[Round]:  # fmt: skip
-    """For each dimension that is left open sizes of three tiles and one more, and of two tiles less one.
+    """Return, for each open dimension, sizes of three tiles plus one and of two tiles minus one.
 
-    `tried` are the sizes that are tried anyway. Those that go round as often need no others.
+    `tried` are the sizes that are tried anyway; if they have as many tiles, nothing is added.
     """
     first = tried[0]
     names = [name for name in first if name not in (fixed or {})]
@@ -137,7 +140,9 @@ def rounds_to_try(before: Program, after: Program, tried: Sequence[Mapping[str, 
 
 
 def tiles(before: Program, after: Program, names: Sequence[str]) -> dict[str, int]:
-    """The largest number by which each dimension, or what runs up to it, is divided, cut or counted modulo."""
+    """Return, for each dimension, the largest number by which it, or a loop up to it, is divided, split or taken
+    modulo.
+    """
     largest: dict[str, int] = {}
     for program in (before, after):
         for e, number in _tilings(program):
@@ -148,7 +153,7 @@ def tiles(before: Program, after: Program, names: Sequence[str]) -> dict[str, in
 
 
 def _tilings(program: Program) -> Iterator[tuple[set[str], int]]:
-    """Numbers that tile something, each with the names of the variables that it depends on."""
+    """Yield the numbers that tile something, each with the names of the variables that it applies to."""
     flow = Flow(program)
     inner: dict[int, list[x.Node]] = {}
     for n in nodes(program):
@@ -161,7 +166,7 @@ def _tilings(program: Program) -> Iterator[tuple[set[str], int]]:
 
 
 def scalar_extents(before: Program, after: Program) -> set[str]:
-    """The integer arguments, by their names in `before`, that say in one of the programs how often something runs."""
+    """Return the integer arguments, by their names in `before`, that decide in a program how often something runs."""
     scalars = {k: p for k, p in enumerate(parameters(before)) if p.shape is None and p.dtype.is_int}
     if not scalars:
         return set()
@@ -170,7 +175,7 @@ def scalar_extents(before: Program, after: Program) -> set[str]:
 
 
 def size_names(before: Program, after: Program) -> set[str]:
-    """The names that `sizes` may have: symbolic dimensions and scalar arguments of either program."""
+    """Return the names that `sizes` may have: symbolic dimensions and scalar arguments of either program."""
     rng, both = np.random.default_rng(0), (before, after)
     scalars = {p.name for program in both for p in parameters(program) if p.shape is None}
     return scalars | {v.name for program in both for v in dimensions(program, rng, {})}
@@ -189,7 +194,7 @@ def _require_names(before: Program, after: Program, fixed: Mapping[str, int]) ->
 
 
 def _factors(program: Program) -> set[int]:
-    """The numbers in a program by which sizes may be divided, or with which they may be compared."""
+    """Return the numbers in a program by which sizes may be divided, or with which they may be compared."""
     return {
         abs(n.value) for n in nodes(program)
         if isinstance(n, x.IntImm) and not n.dtype.is_bool and 2 <= abs(n.value) <= LARGEST
@@ -215,7 +220,7 @@ def _prime_from(n: int) -> int:
 
 def _affordable(program: Program, names: Sequence[str], sizes: Mapping[str, int], elements: int = ELEMENTS,
                 iterations: int = ITERATIONS) -> bool:  # fmt: skip
-    """Whether the arguments are few enough, and there are such: no extent is negative."""
+    """Return whether the arguments are small enough and possible, without a negative extent."""
     dims = dimensions(program, np.random.default_rng(0), sizes)
     shapes = [extents(p, dims) for p in parameters(program) if p.shape is not None]
     if any(n < 0 for shape in shapes for n in shape):

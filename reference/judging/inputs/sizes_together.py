@@ -1,7 +1,7 @@
-"""Sizes of several dimensions that only together bring about what a program asks of them: `n > m and m > 8`.
+"""Find sizes of several dimensions that only together fulfil a program's conditions: `n > m and m > 8`.
 
-What one dimension is compared with is known (`inputs.sizes`). A condition on several, or several conditions on one,
-is a goal of a search (`reference.judging.inputs.search`), from the sizes that are tried anyway.
+`inputs.sizes` handles conditions on one dimension. A condition on several dimensions, or several conditions on one, is
+the goal of a search (`reference.judging.inputs.search`), which starts from the sizes that are tried anyway.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ CONDITIONS = 8
 
 def together(before: Program, after: Program, names: Sequence[str],
              tried: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:  # fmt: skip
-    """The sizes tried first with some dimensions changed, for each side of a condition that none of them takes."""
+    """Return the first tried sizes with some dimensions changed, one set for each side of a condition that none
+    takes.
+    """
     dims = {name: x.Var(name, x.DType("int64")) for name in names}
     both = [list(dict.fromkeys(_conditions(program, dims)))[:CONDITIONS] for program in (before, after)]
     if not any(both) or not tried:
@@ -42,7 +44,7 @@ def together(before: Program, after: Program, names: Sequence[str],
 
 
 def _conditions(program: Program, dims: Mapping[str, x.Var]) -> Iterator[x.Expr]:
-    """The conditions on dimensions alone, of several of them or with several parts, with `dims` in their place."""
+    """Yield the conditions on dimensions alone, on several of them or with several parts, over the variables `dims`."""
     inner: set[int] = set()
     for n in nodes(program):
         if id(n) in inner or not isinstance(n, x.And | x.Or | x.CompareOp):
@@ -58,7 +60,7 @@ def _conditions(program: Program, dims: Mapping[str, x.Var]) -> Iterator[x.Expr]
 
 
 def _wide(e: x.Expr, dims: Mapping[str, x.Var]) -> x.Expr:
-    """An expression in 64 bits, in which no size overflows."""
+    """Return an expression in 64 bits, where no size overflows."""
     if isinstance(e, x.Var):
         return dims[e.name]
     if isinstance(e, x.IntImm):

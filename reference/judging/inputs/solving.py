@@ -1,8 +1,8 @@
-"""Equations solved for one variable at many points: `a * b == c` for b, where the other variables have values.
+"""Solve equations for one variable at many points: `a * b == c` for b, given the other variables.
 
-A search moves the other variables; one variable of each equation follows them, so that the equation holds on the way
-(substitute, then solve the next one). What is solved is a hint: an integer quotient may have a remainder, and a float
-may round.
+A search changes the other variables, and one variable of each equation follows them, so that the equation keeps holding
+(substitute, then solve the next one). A solution is a hint: an integer quotient may have a remainder, and a float may
+round.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Values = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Equation:
-    """left == right, to be solved for `variable`, which is in one of the two and in only one place there."""
+    """left == right, to be solved for `variable`, which occurs in only one of the sides, and only once there."""
 
     left: x.Expr
     right: x.Expr
     variable: x.Var
 
     def solved(self, leaves: Mapping[x.Var, Values], count: int) -> Values:
-        """The values of the variable at some points."""
+        """Return the values of the variable at some points."""
         batch = values_of([self.left, self.right], leaves, count)
         inside, other = (self.left, self.right) if _holds(self.left, self.variable) else (self.right, self.left)
         with np.errstate(all="ignore"):
@@ -42,10 +42,10 @@ class Equation:
 
 
 def equations(pairs: Sequence[tuple[x.Expr, x.Expr]], others: Sequence[x.Expr] = ()) -> list[Equation]:
-    """Equations in an order in which each may be solved: one variable of each, those that stand alone first.
+    """Return equations in an order in which they can be solved, preferring variables that are a side by themselves.
 
-    Of several variables the one is solved for that fewest of the other conditions look at. What is solved for depends
-    on no variable that is solved for later, as far as there is such an order.
+    Of several variables, the equation is solved for the one that is used in the fewest other conditions. If possible,
+    it does not depend on variables that are solved for later.
     """
     result: list[Equation] = []
     taken: set[x.Var] = set()
@@ -65,7 +65,7 @@ def equations(pairs: Sequence[tuple[x.Expr, x.Expr]], others: Sequence[x.Expr] =
 
 
 def _variables(left: x.Expr, right: x.Expr) -> Iterator[x.Var]:
-    """The variables that an equation can be solved for: first one that is a side of it."""
+    """Yield the variables that an equation can be solved for; first a variable that is a whole side."""
     for e in (left, right):
         if isinstance(e, x.Var):
             other = right if e is left else left
@@ -82,9 +82,9 @@ def _holds(e: x.Node, variable: x.Var) -> bool:
 
 
 def _places(e: x.Node, variable: x.Var) -> int:
-    """In how many places an expression has a variable, 2 for two or more; a square is one place.
+    """Return the number of occurrences of a variable in an expression, 2 for two or more; a square counts once.
 
-    Each node is looked at once: as a tree a formula that shares its parts may be exponentially large.
+    Each shared node is visited once, because the tree of a formula may be exponentially large.
     """
     places: dict[x.Node, int] = {variable: 1}
     for node in in_order([e]):  # type: ignore[list-item]
@@ -99,7 +99,7 @@ def _is_square(e: x.Node) -> bool:
 
 
 def _solved(e: Any, target: Values, variable: x.Var, batch: Batch) -> Values:
-    """What the variable must be for `e` to be the target; its own value where that is not simple to say."""
+    """Return the value of the variable for which `e` is the target; its current value if this is not simple."""
     while e is not variable:
         if isinstance(e, x.Cast | x.Broadcast):
             e = e.value
@@ -135,7 +135,7 @@ def _solved(e: Any, target: Values, variable: x.Var, batch: Batch) -> Values:
 
 
 def _as(values: Values, dtype: x.DType, otherwise: Values) -> Values:
-    """Numbers in a dtype; where it does not hold them, the values that were there."""
+    """Convert numbers to a dtype, and keep the values `otherwise` where it does not hold them."""
     fits = np.isfinite(values) & (np.abs(values) <= float(dtype.max)) & (values >= float(dtype.min))
     if dtype.bits == 64 and dtype.is_int:
         fits &= np.abs(values) < 2.0**62

@@ -1,9 +1,9 @@
 """Special mode: NaN, infinities, zeros of both signs, subnormals, the largest floats and the ends of integer ranges.
 
-`special_inputs` plants them at random positions among ordinary values, in turns until each argument had each. A
-transform that keeps the order of float operations must give the same bits on them, whatever the payload of a NaN;
-`x * 0 -> 0` does not. Where it changes the order of a sum, rounding and overflow on the way may differ: `explained`
-tells such elements, for which no more can be said, from those that differ for no such reason.
+`special_inputs` puts these at random positions among ordinary values, in several turns, until each argument had each
+value. A transform that keeps the order of float operations must give the same bits (for any payload of a NaN); `x * 0
+-> 0` does not. If it changes the order of a sum, rounding and intermediate overflow may differ: `explained` separates
+the elements that differ only for this reason from all others.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ KINDS = ("all", "small integers", "finite floats")  # tried in turn: integers ma
 
 def special_inputs(program: Program, seed: int, sizes: Mapping[str, int], kind: str = "all",
                    turn: int = 0) -> list[Any]:  # fmt: skip
-    """An argument for each parameter, special values planted; `kind` is one of `KINDS`.
+    """Return an argument for each parameter, with special values among the others; `kind` is one of `KINDS`.
 
-    Turn after turn, as many as `turns` says, each argument gets every value.
+    In `turns` turns, each argument gets every value.
     """
     args = random_inputs(program, seed + turn, sizes)
     words = places_of_words(program)
@@ -54,7 +54,7 @@ def special_inputs(program: Program, seed: int, sizes: Mapping[str, int], kind: 
 
 
 def turns(program: Program, sizes: Mapping[str, int]) -> int:
-    """After how many turns every value was planted in every argument that has elements."""
+    """Return the number of turns after which each non-empty argument had every value."""
     needed, dims = [TURNS], dimensions(program, np.random.default_rng(0), sizes)
     words = places_of_words(program)
     for k, p in enumerate(parameters(program)):
@@ -66,7 +66,7 @@ def turns(program: Program, sizes: Mapping[str, int]) -> int:
 
 
 def _is_planted(p: Parameter, dims: Mapping[x.Var, int]) -> bool:
-    """Whether an argument takes special values: not what is written, a size of something, or a truth value."""
+    """Return whether an argument gets special values: not an output, a size or a truth value."""
     return p.is_input and p.var not in dims and not p.dtype.is_bool
 
 
@@ -75,7 +75,7 @@ def _planted(size: int) -> int:
 
 
 def special_values(dtype: x.DType, infinite: bool = True) -> np.ndarray:
-    """The values of a dtype at which arithmetic changes its ways."""
+    """Return the special values of a dtype, such as NaN, zeros and the ends of its range."""
     numpy = dtype.numpy
     if not dtype.is_float:
         low, high = int(dtype.min), int(dtype.max)
@@ -87,13 +87,13 @@ def special_values(dtype: x.DType, infinite: bool = True) -> np.ndarray:
 
 
 def special_words(infinite: bool = True) -> np.ndarray:
-    """Words of two bfloat16 at which their arithmetic changes its ways: each value once low and once high."""
+    """Return words of two special bfloat16 numbers, with each value once in the low half and once in the high half."""
     halves = special_values(x.DType("bfloat16"), infinite)
     return words_of(np.stack([halves, np.roll(halves, 5)], axis=-1))
 
 
 def same_bits(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Where two arrays hold the same bits, or both NaN; zeros of two signs differ."""
+    """Return where two arrays hold the same bits, or both NaN; zeros with different signs differ."""
     if not is_floating(first.dtype):
         return np.asarray(first == second)
     same = (first == second) & (np.signbit(first) == np.signbit(second))
@@ -102,7 +102,7 @@ def same_bits(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def explained(program: Program, inputs: Sequence[Any], results: Sequence[Any],
               sizes: Mapping[str, int]) -> list[np.ndarray | None]:  # fmt: skip
-    """For each output, where another order of a sum accounts for a result: at least three terms, within the bound.
+    """Return, for each output, where another order of a sum explains a result: at least three terms, within the bound.
 
     The sign of an exact zero does not depend on the order. Raises `Unsupported` for a program without error analysis.
     """

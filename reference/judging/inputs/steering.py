@@ -1,10 +1,11 @@
-"""Inputs for what several conditions hide, or two inputs together: a search for them, and the verdict on real runs.
+"""Search for inputs that show differences which need several conditions or several inputs together, and run both
+programs.
 
-What `variations` plants reaches each place of a program alone. Where places lie under each other, where a comparison
-has a side that no input took, where inputs meet in a divisor or a function, an element of each output becomes a formula
-of both programs (`symbolic`), and points are searched at which these meet their goals (`goals`, `search`). Wherever the
-formulas give other values on the way, or one of them is not defined, the point becomes an input of both programs, with
-shadow and all; only their runs decide. Floats that differ count if no operation of either program rounds there, or
+The inputs of `variations` reach each place of a program separately. If places are nested, if a comparison has a side
+that no input took, or if inputs meet in a divisor or a function, then an element of each output becomes a formula of
+both programs (`symbolic`), and a search looks for points at which these reach their goals (`goals`, `search`). If the
+formulas differ at a point, or one is not defined there, the point becomes an input of both programs, and only their
+runs (with shadow) decide. A difference of floats counts if no operation of either program rounds there, or if it is
 beyond the error bounds of both.
 """
 
@@ -48,7 +49,7 @@ APART = 1e-4  # floats that differ by less, beside their size, are left to round
 
 
 def steered(case: Case, mode: str, evidence: Evidence) -> Verdict | None:
-    """The difference at a point that a search found; None where there is none, or nothing to search for."""
+    """Return the difference at a point that a search found; None if there is none, or nothing to search for."""
     if Shown.SEARCHED in evidence.shown or not case.judges_chosen or case.elements is None:
         return None
     difference = case.elements.difference(mode)
@@ -56,7 +57,9 @@ def steered(case: Case, mode: str, evidence: Evidence) -> Verdict | None:
 
 
 def elements(case: Case) -> Elements | None:
-    """Elements of the outputs that have formulas in both programs; None without, or with nothing to search for."""
+    """Return the output elements that have formulas in both programs; None if there are none, or nothing to search
+    for.
+    """
     integers = any(p.is_input and not p.dtype.is_float for p in case.parameters)
     if not case.judges_chosen or not (integers or case.facts.intricate):
         return None
@@ -68,7 +71,7 @@ def elements(case: Case) -> Elements | None:
 
 @dataclass(frozen=True)
 class Element:
-    """One element of an output, as a formula of both programs."""
+    """One element of an output, as a formula of each program."""
 
     output: int
     flat: int
@@ -78,7 +81,9 @@ class Element:
 
 
 class Elements:
-    """Elements of all outputs, over the same variables. Raises `Beyond` where an output has none with a formula."""
+    """Elements of all outputs, over the same variables. Raises `Beyond` if some output has no element with a
+    formula.
+    """
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -108,7 +113,7 @@ class Elements:
         self.verdict: Verdict | None = None
 
     def difference(self, mode: str) -> Verdict | None:
-        """What a search finds."""
+        """Search for a difference and return its verdict, or None."""
         self.mode = mode
         case, variables = self.case, list(self.leaves.values())
         rng = np.random.default_rng((case.seed, 0x57EE2))
@@ -128,7 +133,7 @@ class Elements:
         return self.verdict
 
     def _marked(self, place: Place) -> np.ndarray:
-        """Numbers of an element at which the programs may change their ways."""
+        """Return values of an element at which the behaviour of the programs may change."""
         dtype = self.leaves[place].dtype
         if dtype.is_bool:
             return np.array([False, True])
@@ -145,7 +150,9 @@ class Elements:
     # --- what differs ---------------------------------------------------------------------------------------------
 
     def _look(self, batch: Batch, rows: Rows) -> bool:
-        """Whether a real difference was found at one of these points, or all runs were spent."""
+        """Run the programs at the most promising of these points; return whether they differ, or all runs are used
+        up.
+        """
         for element in self.every:
             certainty = _certainty(element, batch)
             for k in np.argsort(-certainty, kind="stable")[:KEPT]:
@@ -158,7 +165,7 @@ class Elements:
         return self.runs <= 0
 
     def _judged(self, element: Element, point: Rows) -> Verdict | None:
-        """The verdict of both programs on inputs that hold this point."""
+        """Run both programs on inputs that contain this point, and return the verdict."""
         case, inputs = self.case, [np.array(a) if isinstance(a, np.ndarray) else a for a in self.inputs]
         for (k, flat), v in self.leaves.items():
             if flat is None:
@@ -187,9 +194,11 @@ class Elements:
 
 
 def _blamed(element: Element, point: Rows, finite: bool) -> bool:
-    """Whether floats that differ are a fault, and no matter of a product on the way that is too large or too small.
+    """Return whether differing floats are a fault, and not explained by an intermediate product that overflows or
+    underflows.
 
-    A number that is none needs a pole of `after`: a divisor of zero, an argument beyond a function's domain or range.
+    A result that is NaN or infinite needs a pole of `after`: a zero divisor, or an argument outside a function's
+    domain.
     """
     batch = values_of([element.before, element.after], point, 1)
     every = [e for e in in_order([element.before, element.after]) if isinstance(e, x.BinaryOp) and e.dtype.is_float]
@@ -199,7 +208,7 @@ def _blamed(element: Element, point: Rows, finite: bool) -> bool:
         return finite and not vanished and all(np.isfinite(batch[e][0]) for e in every)
     after = in_order([element.after])
     poles = [g for g in goals_of([element.after], 1) if g.pole is not None]
-    # As many calls of a function in both: a product in its argument may only have been put in another order.
+    # Both have equally many calls of a function: a product in its argument may only have another order.
     calls = [Counter(e.op for e in own if isinstance(e, x.Call)) for own in (in_order([element.before]), after)]
     other = {op for op in AT_ZERO if calls[0][op] != calls[1][op]}
     beyond = [e.args[0] for e in after if isinstance(e, x.Call) and e.op in other and np.isinf(batch[e.args[0]][0])]
@@ -214,7 +223,7 @@ def _blamed(element: Element, point: Rows, finite: bool) -> bool:
 
 
 def _certainty(element: Element, batch: Batch) -> np.ndarray:
-    """How surely the programs differ at each point: 0 where they do not, 2 where no rounding can be blamed."""
+    """Return how certainly the programs differ at each point: 0 if they do not, 2 if rounding cannot be the reason."""
     a, b = batch[element.before], batch[element.after]
     unlike = np.asarray(a != b)
     certainty = 1.0 * unlike
@@ -241,7 +250,7 @@ def _certainty(element: Element, batch: Batch) -> np.ndarray:
 
 
 def intricate(program: Program) -> bool:
-    """Whether a program may hide something where several conditions hold at once, or several inputs meet."""
+    """Return whether a difference in the program may need several conditions at once, or several inputs together."""
     compared = 0  # places at which data decides
     for n in nodes(program):
         if isinstance(n, x.Call):

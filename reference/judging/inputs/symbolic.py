@@ -1,10 +1,10 @@
-"""One element of an output as a formula over the elements of the inputs: symbolic execution backwards (King 1976).
+"""Express one element of an output as a formula of the inputs' elements, by symbolic execution backwards (King 1976).
 
-The writes of an element are those whose indices, at some point of the loops around them, are its place; the last one
-that surely happens gives its value, those after it under conditions on data choose. What their values load is resolved
-in the same way, up to the elements of parameters, which become variables. Sums are spelled out, so only small programs
-have formulas: `Beyond` is raised for the others, and for what reads at an index that depends on data, for vectors,
-pointers and loops without a known extent.
+An element is written by all stores whose indices, at some point of the loops around them, are its place. The last one
+that is certain to happen gives its value; later ones under conditions on data become choices. The loads in these values
+are resolved in the same way, until only elements of parameters remain, which become variables. Sums are written out, so
+only small programs have formulas. `Beyond` is raised for others, and for indices that depend on data, vectors, pointers
+and loops without a known extent.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Place = tuple[int, int | None]  # a parameter, and which of its elements; None: 
 
 
 class Beyond(Exception):
-    """This element has no formula of a reasonable size."""
+    """The element has no formula of a reasonable size."""
 
 
 class Leaves(dict[Place, x.Var]):
-    """A variable for each element of a parameter, the same one for two programs."""
+    """Maps each element of a parameter to a variable, which both programs share."""
 
     def __init__(self, dtypes: Sequence[x.DType]) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class _Timed:
 
 @dataclass
 class _Store:
-    """A statement that writes, with what is around it; loop variables are those of `loops`."""
+    """A store with the loops and conditions around it."""
 
     indices: tuple[x.Expr, ...]
     shape: tuple[x.Expr, ...]
@@ -75,7 +75,7 @@ class _Store:
 
     @cached_property
     def points(self) -> list[tuple[int, ...]]:
-        """The values of the loops at each point, in order."""
+        """Return the values of the loops at each point, in order."""
         ranges = [range(first, first + count) for _, first, count in self.loops]
         return list(itertools.product(*ranges))
 
@@ -83,19 +83,22 @@ class _Store:
         return {var: x.IntImm(value, var.dtype) for (var, _, _), value in zip(self.loops, point, strict=True)}
 
     def key(self, point: tuple[int, ...], path: Path | None = None) -> Key:
-        """When it runs, or what is around it at a path: keys of one program are in the order of its statements."""
+        """Return the time at which the store runs, as a key; the keys of one program are ordered like its statements.
+
+        With a `path`, it is the time of the statement at this path around the store.
+        """
         now = {var: value for (var, _, _), value in zip(self.loops, point, strict=True)}
         return tuple(now[p] if isinstance(p, x.Var) else p for p in (self.path if path is None else path))
 
 
 def formulas(program: Program, inputs: Sequence[Any], sizes: Mapping[str, int], leaves: Leaves) -> Formulas:
-    """The formulas of a program at these sizes, over leaves that other programs may share."""
+    """Return the formulas of a program at these sizes, over leaves that other programs may share."""
     kind = _OfLoops if isinstance(program, t.PrimFunc | t.IRModule) else _OfTensors
     return kind(program, inputs, sizes, leaves)
 
 
 class Formulas:
-    """What both levels share: expressions resolved at a point of the loops around them."""
+    """The common part of both levels: expressions are resolved at a point of the loops around them."""
 
     def __init__(self, program: Program, inputs: Sequence[Any], sizes: Mapping[str, int], leaves: Leaves) -> None:
         self.program, self.inputs, self.leaves = program, inputs, leaves
@@ -104,7 +107,7 @@ class Formulas:
         self.undefined: dict[x.DType, x.Var] = {}
 
     def of(self, output: int, element: int) -> x.Expr:
-        """The value of an element, by its flat place, that the program leaves in the parameter at `output`."""
+        """Return the final value of an element, by its flat position, of the parameter at `output`."""
         self.depth = 0
         try:
             return self.final(output, element)
@@ -112,11 +115,11 @@ class Formulas:
             raise Beyond("deep") from None
 
     def final(self, output: int, element: int) -> x.Expr:
-        """What an element holds in the end."""
+        """Return the final value of an element."""
         raise NotImplementedError
 
     def resolved(self, e: Any, env: Mapping[x.Var, x.Expr], when: Any) -> Any:
-        """An expression over leaves; constant where it depends on none."""
+        """Return an expression over leaves, or a constant if it depends on none."""
         if isinstance(e, x.IntImm | x.FloatImm):
             return e
         if isinstance(e, x.Var):
@@ -138,7 +141,7 @@ class Formulas:
         return self.simple(x.map_children(e, lambda child: self.resolved(child, env, when)))
 
     def simple(self, e: x.Expr) -> x.Expr:
-        """A new node, folded where all of its operands are integers."""
+        """Count a new node, and fold it if all its operands are integers."""
         self.count += 1
         if self.count > NODES:
             raise Beyond("long")
@@ -171,7 +174,7 @@ class Formulas:
         return self.index(e, env, ())
 
     def picked(self, e: Any, indices: tuple[x.Expr, ...], when: Any) -> x.Expr:
-        """What a load gives: where data says which element, a choice between all that it may be."""
+        """Return the value of a load. If its index depends on data, it is a choice between all possible elements."""
         shape = [self.number(d, {}) for d in (e.buffer.shape if isinstance(e, t.BufferLoad) else e.tensor.shape)]
         data = [k for k, i in enumerate(indices) if not isinstance(i, x.IntImm)]
         if not data:
@@ -191,7 +194,7 @@ class Formulas:
         return result
 
     def nothing(self, dtype: x.DType) -> x.Var:
-        """What nobody wrote, or lies out of bounds."""
+        """Return the variable for values that were never written or are out of bounds."""
         return self.undefined.setdefault(dtype, x.Var(UNDEFINED, dtype))
 
     def loaded(self, e: Any, indices: tuple[int, ...], when: Any) -> x.Expr:
@@ -245,7 +248,7 @@ class _OfTensors(Formulas):
 
 
 class _OfLoops(Formulas):
-    """Formulas of loop programs and of lowered ones."""
+    """Formulas of loop programs and of lowered programs."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -327,7 +330,7 @@ class _OfLoops(Formulas):
     # --- the values ---------------------------------------------------------------------------------------------------
 
     def element(self, buffer: t.Buffer, flat: int, before: Key) -> x.Expr:
-        """What an element holds at a time, the key of a write."""
+        """Return the value of an element just before the time `before`."""
         self.depth += 1
         if self.depth > DEPTH:
             raise Beyond("deep")
@@ -373,7 +376,7 @@ class _OfLoops(Formulas):
                 yield one.key(point), one, point
 
     def _table(self, one: _Store) -> None:
-        """Which points write which element; all at once, by arrays over the points."""
+        """Find which point writes which element, for all points at once, with arrays."""
         total = math.prod(count for _, _, count in one.loops)
         if total > POINTS:
             raise Beyond("many points")
@@ -413,7 +416,7 @@ class _OfLoops(Formulas):
 
     @cached_property
     def same(self) -> dict[t.Buffer, t.Buffer]:
-        """For the parameters of kernels, the buffers that they stand for."""
+        """A map from kernel parameters to the buffers that are passed for them."""
         originals: dict[t.Buffer, t.Buffer] = {}
         if isinstance(self.program, t.IRModule):
             for n in x.walk(entry(self.program).body):
@@ -426,7 +429,7 @@ class _OfLoops(Formulas):
 
 @dataclass(frozen=True)
 class _Around:
-    """What is around a statement."""
+    """The loops and conditions around a statement."""
 
     loops: tuple[tuple[x.Var, int, int], ...] = ()
     guards: tuple[_Timed, ...] = ()
@@ -449,7 +452,7 @@ class _Around:
 
 
 class _Names(dict[x.Var, x.Expr]):
-    """The variables of a statement at a point: loop variables, and names that are resolved when they are asked for."""
+    """The variables of a statement at a point: loop variables, and names that are resolved on demand."""
 
     def __init__(self, formulas: Formulas, one: _Store, point: tuple[int, ...]) -> None:
         super().__init__(one.at(point))
@@ -466,7 +469,7 @@ class _Names(dict[x.Var, x.Expr]):
 
 
 def _expanded(e: x.Expr, names: Mapping[x.Var, x.Expr]) -> x.Expr:
-    """An index without the names of block iterators."""
+    """Return an index in which the names of block iterators are replaced."""
     for _ in range(8):
         if not any(v in names for v in x.free_vars(e)):
             return e

@@ -1,11 +1,11 @@
-"""Inputs made from others so that they reach what the two programs tell apart.
+"""Vary inputs so that they reach the special cases of the two programs.
 
-Plants: the landmarks of both programs (`inputs.landmarks`) and their neighbours, each in every argument, and what
-leads to their sites (`inputs.sites`). Probes: the same where it takes one argument alone, the others 0 or 1. Far:
-everything beyond the largest of these, of one sign. Sweeps: numbers of every magnitude. Ties: few different elements,
-the same in several arguments, the best at the corners. Full: integers of the whole range of their dtype; ends: all of
-them its least or its greatest, of several arguments also each at another end (`judging.inputs.corners`), bools alike. A
-program need not be defined on these; then the modes leave them out.
+Plants are the landmarks of both programs (`inputs.landmarks`) and their neighbours in every argument, and values that
+lead to their sites (`inputs.sites`). Probes are the same in one argument while the others are 0 or 1. Far inputs are
+all beyond the largest of these, with one sign. Sweeps have numbers of every magnitude. Ties have few different
+elements, the same in several arguments, with the largest at the corners. Full inputs are integers from the whole range
+of their dtype, and ends are all its smallest or its largest; with several arguments or bools, also mixed
+(`judging.inputs.corners`). If a program is undefined on an input, the modes leave the input out.
 """
 
 from __future__ import annotations
@@ -47,14 +47,16 @@ SOURCES = 3  # different elements of an input with ties
 
 @dataclass(frozen=True)
 class Change:
-    """What is done to one argument: its elements taken from other places, then some overwritten; flat arrays."""
+    """A change of one argument: its elements are taken from other positions, and then some are overwritten; arrays are
+    flat.
+    """
 
     take: np.ndarray | None = None
     where: np.ndarray | None = None
     values: np.ndarray | None = None
 
     def on(self, array: Any, lift: Callable[[np.ndarray], Any] = lambda values: values) -> Any:
-        """The argument changed; `lift` makes elements of numbers."""
+        """Return the changed argument; `lift` converts numbers to elements."""
         flat = np.array(array).reshape(-1)
         if self.take is not None:
             flat = flat[self.take]
@@ -68,16 +70,16 @@ Variation = Sequence[Change | None]  # one for each parameter, None: it stays
 
 
 def varied(inputs: Sequence[Any], variation: Variation) -> list[Any]:
-    """Arguments changed."""
+    """Return the changed arguments."""
     return [a if change is None else change.on(a) for a, change in zip(inputs, variation, strict=True)]
 
 
 def variations(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterator[Variation]:
-    """The variations that these programs ask for.
+    """Yield the variations that may show a difference of these programs.
 
-    With `whole`, floats are planted as whole numbers only, and what `blend` and `ties` make is left out: exact mode
-    puts these into the inputs that it has anyway. An argument that gives a dimension stays, and so do the integers
-    that may say how often a loop runs.
+    With `whole`, planted floats are integers, and the results of `blend` and `ties` are left out: the exact mode adds
+    them to the inputs that it has anyway. Arguments that are dimensions are not changed, nor are integers that may
+    decide how often a loop runs.
     """
     rng = np.random.default_rng((case.seed, 0x91A2))
     sizes = [np.size(a) for a in inputs]
@@ -107,7 +109,7 @@ def variations(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterat
 
 
 def sweeps(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterator[Variation]:
-    """Numbers of every magnitude, as long as a comparison or clip has a side that no input took yet."""
+    """Yield inputs with numbers of every magnitude, while a comparison or clip has a side that no input took yet."""
     rng = np.random.default_rng((case.seed, 0x5EEE))
     for step in SWEPT:
         if case.facts.covered:
@@ -128,7 +130,7 @@ def sweeps(case: Case, inputs: Sequence[Any], whole: bool = False) -> Iterator[V
 
 
 def between(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
-    """The plants and probes that are no whole numbers, for programs that were judged on those that are."""
+    """Yield the plants and probes that are not integers, for programs that were already judged on integers."""
     rng = np.random.default_rng((case.seed, 0xF8AC))
     sizes = [np.size(a) for a in inputs]
     lists: list[np.ndarray | None] = []
@@ -143,7 +145,7 @@ def between(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
 
 
 def poles(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
-    """What overflows the functions of the programs, or is where they are not defined, in one argument at a time."""
+    """Yield inputs at which functions of the programs overflow or are undefined, in one argument at a time."""
     rng = np.random.default_rng((case.seed, 0x901E))
     values: dict[int, set[Fraction]] = {}
     for solution in case.facts.poles:
@@ -162,7 +164,9 @@ def poles(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
 
 def _rows(case: Case, inputs: Sequence[Any], make: Callable[..., Iterator[Values]],
           floats: bool | Collection[int] = True, integers: bool = True) -> Iterator[Variation]:  # fmt: skip
-    """The variations that a function of `inputs.rows` makes of floats (all, or those in some places), and integers."""
+    """Yield the variations that a function of `inputs.rows` makes, for floats (all, or those at some positions) and
+    integers.
+    """
     places = floats if not isinstance(floats, bool) else range(len(inputs) if floats else 0)
     moved = [_chosen(case, p) and bool(np.size(a)) and (k in places if p.dtype.is_float else integers)
              for k, (p, a) in enumerate(zip(case.parameters, inputs, strict=True))]  # fmt: skip
@@ -172,9 +176,10 @@ def _rows(case: Case, inputs: Sequence[Any], make: Callable[..., Iterator[Values
 
 
 def extreme_floats(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
-    """Rows of the two lowest and of the two highest values, for programs that look at the order of their data.
+    """Yield rows of the two lowest and of the two highest values, for programs that depend on the order of their data.
 
-    Only floats whose order matters: a sum of others overflows in one order of its terms and not in another.
+    Only floats whose order matters are changed: a sum of others may overflow in one order of its terms and not in
+    another.
     """
     rng = np.random.default_rng((case.seed, 0xE4D5))
     if case.facts.looks_at_order:
@@ -182,10 +187,10 @@ def extreme_floats(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
 
 
 def overflowing(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
-    """Floats of which sums overflow.
+    """Yield floats whose sums overflow.
 
-    None where products overflow as well, in other places of other formulas, or where the programs round at other
-    dtypes, which is not judged.
+    There are none if products overflow as well, possibly at other places in the other program, or if the programs round
+    to different dtypes, which is not judged.
     """
     if case.facts.multiplies or case.rounded:
         return
@@ -193,21 +198,24 @@ def overflowing(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
 
 
 def cancelling(case: Case, inputs: Sequence[Any]) -> Iterator[Variation]:
-    """Rows of which differences of squares lose their digits."""
+    """Yield rows for which differences of squares lose their digits."""
     yield from _rows(case, inputs, partial(spread, rng=np.random.default_rng((case.seed, 0xCA7C))), integers=False)
 
 
 def blend(case: Case, inputs: Sequence[Any]) -> Variation | None:
-    """Whole landmarks planted, if they are no greater than ordinary inputs and there is place for all at once."""
+    """Return a variation with integer landmarks, if they are no larger than ordinary inputs and all fit at once; else
+    None.
+    """
     rng = np.random.default_rng((case.seed, 0xB1E2D))
     lists, sizes = _lists(case, True, rng), [np.size(a) for a in inputs]
     return next(_plants(lists, None, sizes, rng), None) if _ordinary(lists, sizes) else None
 
 
 def ties(case: Case, inputs: Sequence[Any]) -> Variation | None:
-    """The elements of each argument taken from few places, from each at least twice; for programs that may notice.
+    """Return a variation in which each argument has few distinct elements, each at least twice; None if this cannot
+    matter.
 
-    Those are the ones that look at order, and of integers those that go on to where others point.
+    It matters for programs that depend on order, and for integers whose successors are also used as indices.
     """
     rng = np.random.default_rng((case.seed, 0x71E5))
     changes: list[Change | None] = []
@@ -235,7 +243,7 @@ def _ordinary(lists: Sequence[np.ndarray | None], sizes: Sequence[int]) -> bool:
 
 
 def _places(size: int) -> int:
-    """How many elements are planted at once."""
+    """Return how many elements are planted at once."""
     return max(1, size * 3 // 4)
 
 
@@ -247,7 +255,7 @@ def _chosen(case: Case, p: Parameter) -> bool:
 
 def _numbers(p: Parameter, marks: Sequence[Fraction], reached: Collection[Fraction], whole: bool,
              rng: np.random.Generator) -> np.ndarray:  # fmt: skip
-    """The landmarks and what leads to sites as numbers of a parameter's dtype, then their neighbours."""
+    """Return the landmarks and the values that lead to sites in a parameter's dtype, then their neighbours."""
     steps = (-1, 1) if whole or p.dtype.is_int else (-1, Fraction(-1, 2), Fraction(1, 2), 1)
     beside = {c + step for c in marks for step in steps}
     if whole or p.dtype.is_int:
@@ -259,7 +267,9 @@ def _numbers(p: Parameter, marks: Sequence[Fraction], reached: Collection[Fracti
 
 def _planted(values: frozenset[Fraction] | set[Fraction], beside: Collection[Fraction], p: Parameter, whole: bool,
              rng: np.random.Generator) -> np.ndarray:  # fmt: skip
-    """Values as an argument can hold them; for integers then what is next to those that are none, then others."""
+    """Return the values that an argument can hold; for integers, then the integers next to other values, then
+    `beside`.
+    """
     if not p.dtype.is_int:
         return _kept([[v for v in values if v.denominator == 1] if whole else values, beside], p, rng)
     exact = {v for v in values if v.denominator == 1}
@@ -268,7 +278,7 @@ def _planted(values: frozenset[Fraction] | set[Fraction], beside: Collection[Fra
 
 
 def _kept(ranked: Sequence[Collection[Fraction]], p: Parameter, rng: np.random.Generator) -> np.ndarray:
-    """The values that a dtype holds, each collection in random order before the next; not all of too many."""
+    """Return the values that a dtype holds, each collection in random order before the next, up to a limit."""
     low, high = (Fraction(v) for v in (p.dtype.min, p.dtype.max))
     kept: list[Fraction] = []
     for values in ranked:
@@ -321,7 +331,7 @@ def _far(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iterator
 
 def _probes(case: Case, solutions: Sequence[Solution], sizes: Sequence[int], whole: bool,
             rng: np.random.Generator) -> Iterator[Variation]:  # fmt: skip
-    """One argument planted where the others hold 0 or 1; the elements beside the plants too, where it takes that."""
+    """Yield variations with values planted in one argument while the others are 0 or 1."""
     left = PROBED
     for solution in solutions:
         p, n = case.parameters[solution.place], sizes[solution.place]
@@ -336,7 +346,7 @@ def _probes(case: Case, solutions: Sequence[Solution], sizes: Sequence[int], who
             own = solution.place in ground
             if not own and done >= values.size:
                 break
-            # Among zeros some that stand alone, where a sum takes several elements of the argument; then more.
+            # First few nonzero elements among zeros, in case a sum uses several elements of the argument; then more.
             m = max(1, n // PARTS[k]) if own else _places(n)
             left -= 1
             changes: list[Change | None] = [None] * len(sizes)
@@ -353,7 +363,7 @@ def _probes(case: Case, solutions: Sequence[Solution], sizes: Sequence[int], who
 
 
 def _meeting(case: Case, inputs: Sequence[Any], rng: np.random.Generator) -> Iterator[Variation]:
-    """The same numbers at the same places of several arguments; and the best element of each at two corners."""
+    """Yield the same numbers at the same places of several arguments, and the best element of each at two corners."""
     data = [k for k, p in enumerate(case.parameters) if _chosen(case, p) and np.size(inputs[k])]
     if len(data) > 1:
         for few in (rng.integers(1, 9, 7), rng.integers(0, 3, 7)):
@@ -378,7 +388,9 @@ def _meeting(case: Case, inputs: Sequence[Any], rng: np.random.Generator) -> Ite
 
 def _full(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence[int],
           rng: np.random.Generator, converts: bool) -> Iterator[Variation]:  # fmt: skip
-    """Anywhere in the range of the dtype, or of numbers whose sum or product fits; half at its ends and near zero."""
+    """Yield integers from the whole range of the dtype, or small enough that sums or products fit; half at ends or near
+    zero.
+    """
     parts = [("bits", False), ("bits", True), *([("sum", False), ("product", False)] if converts else [])]
     for part, negative in parts:
         changes: list[Change | None] = []
@@ -398,7 +410,7 @@ def _full(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence
 
 
 def _ends(parameters: Sequence[Parameter], ints: Sequence[bool], sizes: Sequence[int]) -> Iterator[Variation]:
-    """Every element the least of its dtype, or the greatest."""
+    """Yield inputs in which every element is the smallest of its dtype, or the largest."""
     for greatest in (False, True):
         changes: list[Change | None] = []
         for p, is_int, n in zip(parameters, ints, sizes, strict=True):
@@ -417,7 +429,7 @@ def _corners(case: Case, sizes: Sequence[int], rng: np.random.Generator) -> Iter
 
 
 def cornered(case: Case, sizes: Sequence[int]) -> list[x.DType | None]:
-    """The dtypes of the parameters that take the ends of their range, None for the others."""
+    """Return the dtypes of the parameters that get the ends of their range, and None for the others."""
     return [p.dtype if n and ((p.dtype.is_int and _chosen(case, p)) or (p.dtype.is_bool and p.is_input)) else None
             for p, n in zip(case.parameters, sizes, strict=True)]  # fmt: skip
 

@@ -1,7 +1,7 @@
-"""Which inputs are words of two bfloat16? Integers drawn for them would be subnormal numbers, and their sums nothing.
+"""Find the inputs that are words of two bfloat16 numbers; random integers there would be subnormal numbers.
 
-From the operands of `dot2_bf16` the search goes back to the parameters, through buffers, names and choices. What is
-computed of an integer (a shift, a mask) is no word that somebody passed in.
+The search goes from the operands of `dot2_bf16` back to the parameters, through buffers, names and choices. A word that
+is computed from an integer (by a shift, a mask) does not come from a parameter of words.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BRAIN = x.DType("bfloat16")
 
 
 def places_of_words(program: Program) -> set[int]:
-    """The places of the parameters whose elements are multiplied as two bfloat16."""
+    """Return the positions of the parameters whose elements are multiplied as two bfloat16 numbers."""
     operands = [a for n in nodes(program) if isinstance(n, x.Call) and n.op == "dot2_bf16" for a in n.args[1:]]
     if not operands:
         return set()
@@ -51,7 +51,7 @@ def places_of_words(program: Program) -> set[int]:
 
 
 def random_words(rng: np.random.Generator, shape: Sequence[int], magnitude: int | None) -> np.ndarray:
-    """Words of two bfloat16: normally distributed, or integers up to `magnitude`."""
+    """Return words of two bfloat16 numbers: normally distributed, or integers up to `magnitude`."""
     pairs = (*shape, 2)
     if magnitude is None:
         halves = rng.standard_normal(pairs).astype(_BRAIN.numpy)
@@ -61,5 +61,5 @@ def random_words(rng: np.random.Generator, shape: Sequence[int], magnitude: int 
 
 
 def words_of(halves: np.ndarray) -> np.ndarray:
-    """Pairs of bfloat16 along the last axis as int32, the first one low."""
+    """Combine pairs of bfloat16 along the last axis into int32 words, the first one in the low half."""
     return np.ascontiguousarray(halves).view(np.int32)[..., 0]

@@ -1,10 +1,10 @@
 """The modes of `reference.check`, one file each, found by their files: `modes/NAME.py` defines `mode`.
 
-A mode looks at two programs in one way: on inputs that make rounding impossible (exact), over a finite field (field),
-at special values, with error bounds, watching accesses (shadow), in other orders (order), or, where nothing else can
-judge, on random floats (floats). What it shows it returns as `Evidence`, and it is told what others have shown: modes
-know nothing else of each other. A mode that cannot judge these programs raises `Unsupported`, with the reason, and the
-check goes on without it.
+A mode compares two programs in one way: on inputs without rounding (exact), over a finite field (field), at special
+values (special), with error bounds (bound), by checking accesses (shadow), in other orders (order), or, if nothing else
+can judge, on random floats (floats). It returns `Evidence`, and gets the evidence of earlier modes; modes know nothing
+else of each other. A mode that cannot judge these programs raises `Unsupported` with the reason, and the check goes on
+without it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ..verdict import Verdict
 class Mode(Protocol):
     """One way to compare two programs.
 
-    `compares` is whether an equal verdict means that the values agree; shadow and order only look for faults of
-    another kind. `rank` is the place in the order in which modes run, the strong and cheap ones first: exact 10,
-    field 20, bound 50, special 60, floats 70, shadow 80, order 90. `on(case, inputs, like)` compares on chosen inputs,
-    as it did for the verdict `like`: without it a counterexample is not made smaller.
+    `compares` tells whether an equal verdict means that the values agree; shadow and order only look for other faults.
+    Modes run in the order of `rank`, strong and cheap ones first: exact 10, field 20, bound 50, special 60, floats 70,
+    shadow 80, order 90. `on(case, inputs, like)` compares on chosen inputs, as for the verdict `like`; if a mode has no
+    `on`, its counterexamples are not made smaller.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Mode(Protocol):
     on: Callable[[Case, Sequence[Any], Verdict], Verdict] | None
 
     def run(self, case: Case, evidence: Evidence) -> Evidence:
-        """Compare `case.before` and `case.after`; what `evidence` shows already need not be shown again.
+        """Compare `case.before` and `case.after`. Facts that `evidence` already shows need not be shown again.
 
         Raises `Unsupported` to refuse.
         """
@@ -44,7 +44,7 @@ class Mode(Protocol):
 
 @cache
 def known_modes() -> dict[str, Mode]:
-    """All modes by name, in the order in which they run."""
+    """Return all modes by name, in the order in which they run."""
     modules = [m.name for m in pkgutil.iter_modules(__path__)]
     modes: list[Mode] = [importlib.import_module(f".{name}", __name__).mode for name in modules]
     return {mode.name: mode for mode in sorted(modes, key=lambda mode: mode.rank)}

@@ -1,6 +1,6 @@
-"""Bound mode: random floats; each element of `after` must lie within the error that `before` allows it.
+"""Bound mode: run on random floats; each element of `after` must be within the error that `before` allows.
 
-See `reference.bound`. What is nearer to a tie than its error is tried again on other inputs, then refused.
+See `reference.bound`. If a value is closer to a tie than its error, other inputs are tried, and then the mode refuses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ATTEMPTS = 3
 
 
 class BoundMode:
-    """Running error analysis instead of a tolerance."""
+    """Compares with a running error analysis instead of a tolerance."""
 
     name = "bound"
     compares = True
@@ -46,7 +46,7 @@ class BoundMode:
         raise AssertionError("unreachable")
 
     def on(self, case: Case, inputs: Sequence[Any], like: Verdict) -> Verdict:
-        """Compare on inputs."""
+        """Compare on these inputs."""
         return compare(case.before, inputs, case.run_after(inputs), case.sizes)
 
 

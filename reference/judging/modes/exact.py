@@ -1,4 +1,4 @@
-"""Exact mode: inputs on which floats do not round, results compared with `==`. See `reference.domains.exact`."""
+"""Exact mode: compare with `==` on inputs for which floats do not round. See `reference.domains.exact`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ..verdict import Verdict
 
 
 class Rounds(Unsupported):
-    """The programs differ where one of them may round."""
+    """The programs differ at a place where one of them may round."""
 
 
 class ExactMode:
-    """Equal bits, whatever the order of additions."""
+    """Compares bits, whatever the order of additions."""
 
     name = "exact"
     compares = True
@@ -48,7 +48,9 @@ class ExactMode:
         return shown | Evidence(difference, shown=frozenset({Shown.EXACT, Shown.SEARCHED}))
 
     def _blended(self, case: Case, inputs: Sequence[Any]) -> Verdict | None:
-        """The verdict on the same inputs with small constants of the programs among them, if `before` takes these."""
+        """Return the verdict on the same inputs with small constants of the programs added; None if `before` is
+        undefined there.
+        """
         planted = blend(case, inputs)
         if planted is None:
             return None
@@ -58,7 +60,9 @@ class ExactMode:
             return None
 
     def _others(self, case: Case, inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """Inputs of chosen signs, for programs that look at order, and those that reach the programs' constants."""
+        """Yield inputs with chosen signs, for programs that depend on order, and inputs that reach the programs'
+        constants.
+        """
         if case.facts.looks_at_order:
             tied = ties(case, inputs)
             for k, signs_of in enumerate(signs(case.parameters)):
@@ -70,7 +74,9 @@ class ExactMode:
         yield from Nearing(case, inputs, whole=True).found()
 
     def _if_defined(self, case: Case, inputs: Sequence[Any]) -> Evidence:
-        """What inputs show if `before` takes them. Where a program rounds, the error bounds of both decide."""
+        """Return the evidence of some inputs if `before` is defined there. If a program rounds, the error bounds of
+        both decide.
+        """
         try:
             return Evidence(self._compared(case, inputs))
         except Rounds:
@@ -86,7 +92,7 @@ class ExactMode:
         return NOTHING if difference is None else Evidence(replace(difference, mode=self.name))
 
     def on(self, case: Case, inputs: Sequence[Any], like: Verdict) -> Verdict:
-        """Compare on inputs on which `before` does not round. Refuses where only `after` does."""
+        """Compare on inputs on which `before` does not round. Refuses if only `after` rounds."""
         return self._compared(case, inputs)
 
     def _compared(self, case: Case, inputs: Sequence[Any]) -> Verdict:
@@ -96,7 +102,7 @@ class ExactMode:
         return verdict
 
     def _require_exact(self, case: Case, inputs: Sequence[Any]) -> None:
-        # Rounding can make a right program differ; equal results need no such excuse, so this is not asked of them.
+        # Rounding can make a correct program differ. This is only checked if results differ.
         for program in (case.after, case.before):
             peaks = Peaks()
             try:

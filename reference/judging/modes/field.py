@@ -1,9 +1,9 @@
-"""Field mode: both programs over a finite field at random points. See `domains.field` and `domains.field_order`.
+"""Field mode: run both programs over a finite field at random points. See `domains.field` and `domains.field_order`.
 
-Equal results mean that the outputs are the same rational functions of the inputs, around a random input: wrong with a
-probability of at most degree / p for each element and seed. Integers, bools and indices are those of the inputs.
-Ordinary floats are looked at too (`judging.ordinary`): they confirm a difference where functions are hashes, and
-show what overflows or is never a number where exact mode has not run.
+Equal results mean that the outputs are the same rational functions of the inputs, near a random input; this is wrong
+with a probability of at most degree / p for each element and seed. Integers, bools and indices have their ordinary
+values. The mode also runs ordinary floats (`judging.ordinary`): they confirm a difference if functions are hashes, and
+show overflow and NaN if the exact mode has not run.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ..ordinary import apart, apart_or_none, on_floats, other_inputs
 from ..programs import Program, execute
 from ..verdict import Verdict
 
-# One instance of each for all runs: what is compiled for them is kept.
+# One instance of each for all runs, so that their compiled code is cached.
 FIELD, ORDERED = Field(), tuple(map(OrderedField, SPANS))
 for _domain in (FIELD, *ORDERED):
     _domain.lasting = True
 
 
 class FieldMode:
-    """The same rational functions."""
+    """Compares rational functions."""
 
     name = "field"
     compares = True
@@ -53,7 +53,7 @@ class FieldMode:
             return self._confirmed(case, verdict, inputs, evidence) if case.facts.hashes else Evidence(verdict)
         if not case.judges_chosen:
             return Evidence(verdict)
-        # The formulas are the same; what floats make of them is judged here where exact mode did not.
+        # The formulas are the same; their results in floats are judged here if the exact mode did not.
         difference = on_floats(case, inputs, evidence)
         if difference is None:
             difference = steered(case, self.name, evidence)
@@ -79,7 +79,9 @@ class FieldMode:
         raise reason
 
     def _swept(self, case: Case, inputs: Sequence[Any]) -> Verdict | None:
-        """A difference where numbers are of another magnitude, as long as some side of a comparison was not taken."""
+        """Return a difference at numbers of other magnitudes, while some side of a comparison was not taken; else
+        None.
+        """
         for variation in sweeps(case, inputs):
             difference = apart_or_none(case, varied(inputs, variation))
             if difference is None:
@@ -97,7 +99,7 @@ class FieldMode:
         return None
 
     def _varied(self, case: Case, inputs: Sequence[Any], random: bool, variation: Variation | None) -> Verdict | None:
-        """A difference of the formulas on these inputs; None also where they are not decided."""
+        """Return a difference of the formulas on these inputs; None if there is none, or it is undecided."""
         for domain in (FIELD, ORDERED[0]):
             try:
                 verdict = self._in(case, domain, inputs, random, variation=variation)
@@ -109,7 +111,9 @@ class FieldMode:
         return None
 
     def _confirmed(self, case: Case, verdict: Verdict, inputs: Sequence[Any], evidence: Evidence) -> Evidence:
-        """A difference of programs with functions, if floats show one too: a hash knows no laws, such as log(exp x)."""
+        """Confirm a difference of programs with functions on floats: a hash does not know laws such as log(exp x) =
+        x.
+        """
         agreed = False
         planted = [] if verdict.inputs is inputs else [verdict.inputs]
         for trial in (*planted, inputs, *other_inputs(case, inputs)):
@@ -129,10 +133,11 @@ class FieldMode:
         return Evidence(refusal=refusal, shown=frozenset({Shown.FLOATS}))
 
     def _on_others(self, case: Case, domain: Field, inputs: Sequence[Any], evidence: Evidence) -> Verdict:
-        """A difference on floats of chosen signs, or on inputs that reach the programs' constants, if there is one.
+        """Return a difference on inputs with chosen signs, or on inputs that reach the programs' constants, if there is
+        one.
 
-        Inputs that `before` does not take, or that are not decided, are left out. What exact mode judged on its inputs
-        of the second kind is not asked again.
+        Inputs on which `before` is undefined, or that are undecided, are left out. Inputs of the second kind are not
+        repeated if the exact mode has judged them.
         """
         others: list[dict[str, Any]] = []
         if case.brief:
@@ -151,7 +156,7 @@ class FieldMode:
         return Verdict(True, self.name)
 
     def on(self, case: Case, inputs: Sequence[Any], like: Verdict) -> Verdict:
-        """Compare on inputs, the floats among them as the exact rationals that they are, or as floats if these told."""
+        """Compare on inputs: in the field with exact rationals, or as floats if the difference was found in floats."""
         if like.in_floats:
             return apart(case, inputs, values=bool(case.facts.hashes)) or Verdict(True, self.name)
         try:
@@ -188,7 +193,9 @@ mode = FieldMode()
 
 def compare(case: Case, domain: Field, inputs: Sequence[Any], expected: Sequence[Any], results: Sequence[Any],
             everywhere: bool = True) -> Verdict:  # fmt: skip
-    """The verdict on two runs over the field. Unless `everywhere`, elements that are no numbers are not looked at."""
+    """Return the verdict on two runs over the field. Unless `everywhere`, elements that are NaN or infinite are
+    ignored.
+    """
     for p, a, b in zip(case.parameters, expected, results, strict=True):
         if not p.written:
             continue

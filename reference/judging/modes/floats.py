@@ -1,6 +1,6 @@
-"""The last resort, when every mode that compares refuses: random floats, equal bits, else equal up to rounding.
+"""The last resort if every other mode that compares refuses: random floats, with equal bits, else equal up to rounding.
 
-The verdict's mode is "bits" or "close"; it says which of the two held.
+The verdict's mode is "bits" or "close", whichever applied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..verdict import Verdict
 
 
 class FloatsMode:
-    """Random floats, compared with a tolerance where their bits differ."""
+    """Compares on random floats, with a tolerance if their bits differ."""
 
     name = "floats"
     compares = True
@@ -38,7 +38,7 @@ class FloatsMode:
         return Evidence(result, shown=frozenset({Shown.FLOATS}))
 
     def on(self, case: Case, inputs: Sequence[Any], like: Verdict) -> Verdict:
-        """Compare on inputs."""
+        """Compare on these inputs."""
         return self._compared(case, inputs)
 
     def _compared(self, case: Case, inputs: Sequence[Any]) -> Verdict:

@@ -1,7 +1,7 @@
-"""Order mode: parallel, vectorised and thread loops of `after` run forward, backward and shuffled.
+"""Order mode: run the parallel, vectorised and thread loops of `after` forward, backward and shuffled.
 
-Slow: for small programs. With the shadow mode a dependence on order is already a conflict, with its two accesses; this
-mode sees the values, of programs of which the shadow mode is not asked.
+It is slow, for small programs. In the shadow mode, a dependence on order is already a conflict with its two accesses;
+this mode compares values, for programs that are not run in the shadow mode.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHUFFLES = 2
 
 
 class OrderMode:
-    """Independent iterations give the same bits in any order."""
+    """Checks that independent iterations give the same bits in any order."""
 
     name = "order"
     compares = False

@@ -1,4 +1,4 @@
-"""Shadow mode: undefined behaviour. Every run of another mode on plain arrays is watched; see `meaning.shadow`."""
+"""Shadow mode: find undefined behaviour. It checks every run of another mode on plain arrays; see `meaning.shadow`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..verdict import Verdict
 
 
 class ShadowMode:
-    """Uninitialised reads, accesses out of bounds, conflicts, divergent barriers, outputs that are not written."""
+    """Finds uninitialised reads, accesses out of bounds, conflicts, divergent barriers and incomplete outputs."""
 
     name = "shadow"
     compares = False

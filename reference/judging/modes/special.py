@@ -1,7 +1,7 @@
-"""Special mode: the same bits where NaN, infinities, zeros, subnormals and the ends of integer ranges are planted.
+"""Special mode: compare bits on inputs with NaN, infinities, zeros, subnormals and the ends of integer ranges.
 
-See `inputs.special`. Elements that another order of a sum may account for are no pass: if there are such, the mode
-refuses and says how many, unless something else differs.
+See `inputs.special`. If elements differ in a way that another order of a sum may explain, and nothing else differs, the
+mode does not pass: it refuses, and says how many such elements there are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..verdict import Verdict, difference
 
 
 class SpecialMode:
-    """Bitwise equality on special values."""
+    """Compares bits on special values."""
 
     name = "special"
     compares = True
@@ -34,11 +34,13 @@ class SpecialMode:
         return Evidence(Verdict(True, self.name))
 
     def on(self, case: Case, inputs: Sequence[Any], like: Verdict) -> Verdict:
-        """Compare on inputs."""
+        """Compare on these inputs."""
         return self._compared(case, inputs, case.run_before(inputs), case.run_after(inputs))
 
     def _before(self, case: Case) -> list[tuple[Sequence[Any], list[Any]]]:
-        """Inputs on which `before` is defined, and what it gives: in turns, so that each value is in each of them."""
+        """Return inputs on which `before` is defined, with its results; in several turns, so that each input gets each
+        value.
+        """
         if case.fixed_inputs is not None:
             return [(case.fixed_inputs, case.run_before(case.fixed_inputs))]
         for kind in KINDS:
