@@ -1,11 +1,12 @@
-"""Which algorithm a convolution gets, decided by runs of the network.
+"""Choose the algorithm of each convolution by runs of the network.
 
-A pass chooses it by a formula, before there are operators: a convolution on blocks is computed directly, or by
-Winograd's algorithm on tiles of some size. To tell what another one takes, the network is built as the formula has it,
-once more with the second choice of every convolution, once with the third, and so on. These builds run in turn, with
-time stamps between their operators, so there are as many builds as one convolution has algorithms. What seems faster is
-then built together, and runs once more beside the network as it was. A convolution that is faster there, in both halves
-of the runs, is computed so by later builds; none is if the network as a whole became slower.
+A graph pass chooses an algorithm by a formula, before there are operators: it computes a convolution on blocks
+directly, or by Winograd's algorithm on tiles of some size. To measure the other algorithms, the network is built with
+the formula's choices, once more with the second choice of every convolution, once with the third, and so on. These
+builds run in turn, with time stamps between their operators, so there are only as many builds as a convolution has
+algorithms. Then one more build combines the algorithms that seem faster, and runs in turn with the first build. Later
+builds use an algorithm if it was faster there, in both halves of the runs. They use none of them if the network as a
+whole became slower.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ Decisions = dict[str, Decision]
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """A convolution, the formula's choice, and the algorithm that is so many times as fast in the network."""
+    """A convolution whose `algorithm` won: in the network it is `gain` times as fast as `before`, the formula's
+    choice.
+    """
 
     conv: str
     before: str
@@ -45,8 +48,10 @@ class Won:
 
 
 def alternatives(met: Mapping[str, Met], known: set[tuple[str, Decision]]) -> list[Decisions]:
-    """The second choice of each convolution, the third of each, and so on; without what is `known`, by key and
-    decision."""
+    """Return the second choice of each convolution, the third choice of each, and so on, as dictionaries by key.
+
+    Choices that are in `known` as (key, decision) are left out.
+    """
     found: list[Decisions] = []
     for key, one in met.items():
         first, *others = one.options
@@ -59,10 +64,10 @@ def alternatives(met: Mapping[str, Met], known: set[tuple[str, Decision]]) -> li
 
 
 def decide(network: Network, database: Database, runner: Measuring, budget: float | None = None) -> list[Won]:
-    """Measure the algorithms that were not measured yet, and keep the records; returns those that won.
+    """Measure the algorithms that were not measured yet, record the results, and return the algorithms that won.
 
-    Nothing is done where it would take more than SHARE of the `budget` in seconds, where time is counted in cycles, and
-    where the network cannot be run.
+    Nothing is measured if that would take more than SHARE of the `budget` (in seconds), if the target counts cycles
+    instead of measuring time, or if the network cannot be run.
     """
     plain = replace(network, algorithms={})
     _, met = plain.optimized()
@@ -100,19 +105,21 @@ def decide(network: Network, database: Database, runner: Measuring, budget: floa
 
 
 def _expected(met: Mapping[str, Met], variants: Sequence[Decisions]) -> float:
-    """Seconds that it should take: builds of the network as it is, of each variant, and of what seems faster."""
+    """Return a guess of the seconds for building the network, each variant and the combined build, and for their
+    runs.
+    """
     built = 2 * len(met) + sum(map(len, variants))
     return built * _EACH / len(available_cores()) + 2 * _RUNS
 
 
 def _timed(networks: Sequence[Network], runner: Measuring) -> list[Seconds]:
-    """The seconds of the convolutions of each build, the builds run in turn; none where they cannot be run."""
+    """Run the builds in turn and return the seconds of the convolutions of each; empty if the builds cannot be run."""
     answer = in_turn([network.with_convolutions() for network in networks], networks[0].target, runner)
     return list(answer.groups) if answer.outcome == OK else [{} for _ in networks]
 
 
 def _record(network: Network, met: Met, key: str, decision: Decision, own: Seconds, other: Seconds) -> Record:
-    """A pair: an algorithm of a convolution, and the formula's choice in the same runs."""
+    """Return the record of a pair: an algorithm of a convolution, and the formula's choice in the same runs."""
     option = _option(met, decision)
     return Record(
         task=key, target=target_key(network.target), machine=network.target.brief, name=str(met.conv),
@@ -124,7 +131,7 @@ def _record(network: Network, met: Met, key: str, decision: Decision, own: Secon
 
 
 def _option(met: Met, decision: Decision | None) -> Option:
-    """The algorithm that a decision stands for; without one the formula's choice."""
+    """Return the option with this decision; if there is none, or for None, the formula's choice."""
     return next((option for option in met.options if Decision.of(option) == decision), met.options[0])
 
 

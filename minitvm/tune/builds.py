@@ -1,4 +1,4 @@
-"""A network, and builds of it that run in turn where candidates run, with time stamps between their operators."""
+"""A network, and several builds of it that run in turn on the runner, with time stamps between their operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ Seconds = Mapping[str, Sequence[float]]  # of each run of a build, by group; "" 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """A graph for a target. Convolutions have these `algorithms`, by `Convolution.key`; others those of the formula."""
+    """A graph and the target to build it for. `algorithms` maps the keys of convolutions to decisions; the formula
+    chooses the algorithms of all other convolutions.
+    """
 
     graph: Graph
     target: Target
@@ -36,31 +38,37 @@ class Network:
 
     @property
     def is_timed(self) -> bool:
-        """Whether its runs have times of their own: cycles that are counted are those of its operators."""
+        """Return whether runs on the target can be timed. A target that counts cycles only counts those of each
+        operator.
+        """
         return lookup(self.target, "timed") is None
 
     def recorded(self, database: Database) -> Network:
-        """The same with the algorithms that won in the records."""
+        """Return the same network with the algorithms that won in the records."""
         return replace(self, algorithms=algorithms_in(database, self.target))
 
     def tasks(self) -> list[Task]:
-        """Its operators, to be tuned."""
+        """Return the tasks for the network's operators."""
         with decided_algorithms(self.algorithms):
             return extract(self.graph, self.target, self.accuracy)
 
     def optimized(self) -> tuple[Graph, dict[str, Met]]:
-        """The graph after its passes, and the convolutions that were met, by their keys."""
+        """Return the graph after its passes, and the convolutions that the passes saw, by key."""
         with decided_algorithms(self.algorithms) as met:
             fused: Graph = optimize_graph(self.graph, self.target, BuildOptions(accuracy=self.accuracy))
         return fused, met
 
     def built(self, records: str | None = None) -> Executable:
-        """The executable, with the schedules that won in the records of a database, or without any."""
+        """Build the network, with the schedules that won in the database at the URL `records`; with None, without
+        records.
+        """
         fused, _ = self.optimized()
         return compile_fused(self.graph, fused, self.target, BuildOptions(tuned=records))
 
     def with_convolutions(self) -> Build:
-        """The executable, of which the seconds of each convolution are wanted, by its key."""
+        """Build the network, and group the operators of each convolution under its key, so that a run gives its
+        seconds.
+        """
         fused, met = self.optimized()
         keys = {value: key for key, one in met.items() for value in one.values}
         names, units = dict[str, str](), units_of(level_of(fused))
@@ -74,14 +82,14 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """An executable, and the group of each operator whose seconds are wanted, by the operator's name."""
+    """An executable, and a map from names of operators to groups. A run gives the seconds of each group."""
 
     executable: Executable
     operators: Mapping[str, str]
 
 
 def in_turn(builds: Sequence[Build], target: Target, runner: Measuring) -> MeasuredInNetwork:
-    """Run builds of a network in turn; REFUSED where an artifact cannot hold one."""
+    """Run builds of a network in turn; the outcome is REFUSED if one of them cannot be exported as an artifact."""
     from ..runtime.artifact.export import export
 
     paths = [runner.folder / f"network-{number}.mtvm" for number in range(len(builds))]
@@ -97,9 +105,9 @@ def in_turn(builds: Sequence[Build], target: Target, runner: Measuring) -> Measu
 
 
 def without_gains_of_some(own: Seconds, other: Seconds) -> Seconds:
-    """What the groups of one build are compared with: the seconds of the other, those of the network as it was.
+    """Return the seconds with which the groups of one build are compared: those of the other build.
 
-    If the whole is slower for sure, what it lost is laid to all groups: none counts as faster than it was.
+    If the build as a whole is surely slower, its loss counts against all groups: no group may then count as faster.
     """
     if sure_gain(other[""], own[""]) <= 1.0:
         return other

@@ -1,13 +1,14 @@
-"""What won is measured once more at the end, beside the untuned program: in the network where there is one.
+"""Measure the winners once more at the end, in turn with the untuned program; in the network if there is one.
 
-Alone, an operator finds its arguments in other caches than in a network, and nobody waits for what it leaves in them.
-So a build with the schedules that won and one without records run in turn, where candidates run (on this machine, on a
-farm, on a device), with time stamps between their operators. That decides what later builds take. Where the network as
-a whole became slower in both halves of the runs, nothing is taken: what one operator gained, others lost.
+An operator that runs alone finds its arguments in other caches than it does in a network, and no later operator needs
+its results there. So two builds of the network run in turn where candidates run (on this machine, on a farm, on a
+device), with time stamps between their operators: one with the schedules that won and one without records. The result
+decides which schedules later builds use. If the network as a whole became slower in both halves of the runs, they use
+none of them: one operator gained what others lost.
 
-A function has no network, and some networks cannot be run here: cycles that are counted are the same everywhere, and
-not every input can be made up. There each winner runs in turn with the untuned program itself. Until then it was
-compared with the best before it, and the one of many that was lucky in its pair may have won.
+A single function has no network, and some networks cannot be run here: a target that counts cycles gives the same
+counts in any network, and some inputs cannot be made up. Then each winner runs in turn with the untuned program. Until
+then it was only compared with the previous best, so a candidate may have won because it was lucky in its pair.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from .search import Search
 
 
 def confirm(searches: Sequence[Search], network: Network | None, runner: Measuring) -> str:
-    """Run what won beside the untuned programs, and record what came of it.
+    """Run the winners in turn with the untuned programs, and record the results.
 
-    Returns why that was not done in the network, "" if it was or if there is none.
+    Return the reason why this was not done in the network; "" if it was, or if there is no network.
     """
     contenders = [search for search in searches if search.is_to_settle]
     if not contenders:
@@ -46,7 +47,7 @@ def confirm(searches: Sequence[Search], network: Network | None, runner: Measuri
 
 
 def in_network(contenders: Sequence[Search], network: Network, runner: Measuring) -> MeasuredInNetwork:
-    """What the operators of these searches take in the network, with what won and without schedules of records."""
+    """Measure the operators of these searches in the network: with the schedules that won, and without records."""
     names = {name: search.task.key for search in contenders for name in search.task.operators}
     builds = [Build(network.built(records), names) for records in (contenders[0].database.url, None)]
     return in_turn(builds, network.target, runner)

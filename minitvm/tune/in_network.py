@@ -1,8 +1,8 @@
-"""Runs of a network's builds in turn, with time stamps between their operators: what the runner does for `confirm`.
+"""Run builds of a network in turn, with time stamps between their operators: the runner's part of `confirm`.
 
-A request has `artifacts`, the builds, signed with `key`, and `operators`: for each build the group of each operator
-whose time is asked for. The reply has, for each build, the seconds of each of its runs by group; the group "" is the
-whole network. Data lie on the device where there is one, and each operator ends before the next begins.
+In a request, `artifacts` are the builds, signed with `key`, and `operators` gives, for each build, the group of each
+operator to be timed. The reply has, for each build, the seconds of each of its runs by group; the group "" is the whole
+network. On a device the data stay in its memory, and each operator ends before the next begins.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..records.record import OK, REFUSED
 
 ROUNDS, LEAST_ROUNDS = 60, 12  # runs of each build: at most, and at least in spite of the time
 SECONDS = 4.0  # of all runs together, roughly
-# What sizes that are open may be: the first one that the network takes. Operators with open sizes are not tuned, so the
-# others do the same work whatever these are.
+# Values to try for open sizes; the first one that the network accepts is used. Operators with open sizes are not tuned,
+# and the others do the same work for any value.
 SIZES = (8, 32, 1, 256)
 
 
 def measured(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the builds in this process; see the module for what is asked and answered."""
+    """Run the builds of a request in this process and return the reply; the module's docstring describes both."""
     from ..runtime import load
 
     modules: list[Any] = [load(path, key=bytes.fromhex(request["key"])) for path in request["artifacts"]]
@@ -46,7 +46,9 @@ def measured(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def arguments(executable: Executable) -> Iterator[dict[str, Any]]:
-    """What a network may be run on, by the values of its open sizes: normal floats, zeros for what may be an index."""
+    """Yield inputs to run a network with, one set for each size in SIZES: normal floats, and zeros for integers that
+    may be indices.
+    """
     tensors = [spec for spec in executable.inputs if not isinstance(spec, ScalarSpec)]
     variables: list[Var] = [spec.var for spec in executable.inputs if isinstance(spec, ScalarSpec)]
     variables += [var for spec in tensors for dim in spec.shape if not isinstance(dim, int) for var in free_vars(dim)]
@@ -66,7 +68,7 @@ def arguments(executable: Executable) -> Iterator[dict[str, Any]]:
 def in_turn(
     modules: Sequence[Any], inputs: Mapping[str, Any], operators: Sequence[Mapping[str, str]]
 ) -> list[dict[str, list[float]]]:  # fmt: skip
-    """For each module the seconds of each of its runs, by the group of its operators."""
+    """Run the modules in turn. Return, for each module, the seconds of each of its runs by group of operators."""
     outputs = [outputs_of(module, inputs) for module in modules]
     groups = [steps_of(module.executable, own) for module, own in zip(modules, operators, strict=True)]
     seconds: list[dict[str, list[float]]] = [{key: [] for key in (*group, "")} for group in groups]
@@ -84,8 +86,9 @@ def in_turn(
 
 
 def outputs_of(module: Any, inputs: Mapping[str, Any]) -> Any:
-    """Where runs leave their results: in those of a first run, for memory that is new to a process is slow; or where
-    data decide their shapes, in new arrays."""
+    """Return the value to pass as `out` in all runs: the result arrays of a first run, because memory that is new to a
+    process is slow. If data decide the shapes of the results, the runs allocate new arrays instead.
+    """
     results = module.stamped(**inputs, out="device").outputs
     try:
         module.stamped(**inputs, out=results)
@@ -95,7 +98,7 @@ def outputs_of(module: Any, inputs: Mapping[str, Any]) -> Any:
 
 
 def steps_of(executable: Executable, operators: Mapping[str, str]) -> dict[str, list[int]]:
-    """The steps of each group of operators; a barrier belongs to the operator in front of it."""
+    """Return the step numbers of each group of operators; a barrier belongs to the operator before it."""
     found: dict[str, list[int]] = {key: [] for key in operators.values()}
     operator = ""
     for number, step in enumerate(executable.steps):

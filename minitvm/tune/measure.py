@@ -1,4 +1,4 @@
-"""Seconds of candidates, from the runner: a process of its own that outlives crashes of what it runs."""
+"""Measure candidates with the runner: a separate process that survives crashes of the programs it runs."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a measurement may take: `seconds` of timed runs, `hang` after which it has hung, bytes of the host's memory.
+    """The limits of a measurement: `seconds` of timed runs, the seconds `hang` after which it counts as hung, and bytes
+    of host memory.
 
-    A driver reserves more addresses than there is memory, so that these bytes are no limit where a device is opened.
+    A driver reserves more addresses than there is memory, so the memory limit does not apply if a device is opened.
     """
 
     seconds: float = 0.1
@@ -48,7 +49,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of running: an outcome of `records.record` or LATE, seconds of each run of each artifact, a message."""
+    """The result of a measurement: an outcome of `records.record` or LATE, the seconds of each run of each artifact,
+    and a message.
+    """
 
     outcome: str
     seconds: tuple[tuple[float, ...], ...] = ()
@@ -56,7 +59,7 @@ class Measured:
 
     @staticmethod
     def from_reply(reply: Mapping[str, Any]) -> Measured:
-        """From the reply of the program `runner`."""
+        """Return the result that a reply of the program `runner` contains."""
         return Measured(reply["outcome"], tuple(map(tuple, reply["seconds"])), reply["message"])
 
 
@@ -64,7 +67,7 @@ class Measured:
 class Asked:
     """A measurement to make; the fields are the arguments of `Measuring.run`.
 
-    One that has no result soon after the moment `end` of `time.monotonic` is LATE.
+    It is LATE if it has no result soon after the time `end` (of `time.monotonic`).
     """
 
     task: Task
@@ -76,15 +79,18 @@ class Asked:
     end: float = float("inf")
 
     def answered(self, reply: Mapping[str, Any]) -> Measured:
-        """What the reply to the request says: what had not ended when the time was over did not hang."""
+        """Return the result in a reply. A measurement that was cut off because `end` passed counts as LATE, not as
+        HUNG.
+        """
         measured = Measured.from_reply(reply)
         return replace(measured, outcome=LATE) if measured.outcome == HUNG and time.monotonic() > self.end else measured
 
 
 @dataclass(frozen=True, slots=True)
 class AskedInNetwork:
-    """Builds of a network to run in turn, on a `device` (as `Task.device`); `operators` has for each build the group of
-    each operator whose seconds are wanted."""
+    """Builds of a network to run in turn, on a `device` (as in `Task.device`). For each build, `operators` gives the
+    group of each operator to be timed.
+    """
 
     artifacts: Sequence[Path]
     operators: Sequence[Mapping[str, str]]
@@ -92,14 +98,15 @@ class AskedInNetwork:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What the program `runner` is asked, without paths and key."""
+        """The request to the program `runner`, without the paths and the key."""
         return {"operators": list(map(dict, self.operators)), "device": self.device, "limit": NETWORK, "memory": 0}
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredInNetwork:
-    """What came of running builds of a network: an outcome as `Measured` has it, for each build the seconds of each run
-    by group ("" is the whole), a message."""
+    """The result of running builds of a network: an outcome as in `Measured`, the seconds of each run of each build by
+    group ("" is the whole network), and a message.
+    """
 
     outcome: str
     groups: tuple[Mapping[str, Sequence[float]], ...] = ()
@@ -107,14 +114,14 @@ class MeasuredInNetwork:
 
     @staticmethod
     def from_reply(reply: Mapping[str, Any]) -> MeasuredInNetwork:
-        """From the reply of the program `runner`."""
+        """Return the result that a reply of the program `runner` contains."""
         return MeasuredInNetwork(reply["outcome"], tuple(reply.get("groups", ())), reply["message"])
 
 
 class Measuring(ABC):
-    """Who measures: a `Runner` on this machine, a `remote.RemoteRunner` on others.
+    """Runs measurements: a `Runner` on this machine, a `remote.RemoteRunner` on other machines.
 
-    `key` signs what it runs, `folder` is for artifacts and results.
+    `key` signs the artifacts, and `folder` holds artifacts and results.
     """
 
     def __init__(self, limits: Limits | None, key: bytes) -> None:
@@ -135,15 +142,17 @@ class Measuring(ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """How many measurements run at once."""
+        """The number of measurements that run at once."""
 
     def architectures(self, target: Target) -> Sequence[str]:  # noqa: ARG002
-        """The architectures of the devices that run candidates for a target, where they are known and have names."""
+        """Return the architectures of the devices that run candidates for a target; empty if they are unknown or have
+        no names.
+        """
         return ()
 
     @abstractmethod
     def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
-        """Make some measurements; yields the number of each and its result."""
+        """Make some measurements; yield the number of each and its result."""
 
     @abstractmethod
     def in_network(self, asked: AskedInNetwork) -> MeasuredInNetwork:
@@ -159,16 +168,17 @@ class Measuring(ABC):
         seconds: float | None = None,
         end: float = float("inf"),
     ) -> Measured:
-        """Run one artifact, or two in turn, and compare their results with `expected`; the first run of all writes it.
+        """Run one artifact, or two in turn, and compare their results with `expected`; if that file is missing, write
+        it.
 
-        One that takes `hopeless` times as long as the one beside it is given up after the least runs.
+        If an artifact takes `hopeless` times as long as the other one, it is given up after the least number of runs.
         """
         ((_, answer),) = self.each([Asked(task, artifacts, expected, hopeless, runs, seconds, end)])
         return answer
 
 
 class Runner(Measuring):
-    """The process; started when it is first asked, and again after it ended."""
+    """Measures on this machine, in a process that is started on first use, and again after it ended."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         super().__init__(limits, secrets.token_bytes(32))
@@ -177,11 +187,11 @@ class Runner(Measuring):
 
     @property
     def width(self) -> int:
-        """How many measurements run at once: two would disturb each other."""
+        """The number of measurements that run at once: one, because two would disturb each other."""
         return 1
 
     def architectures(self, target: Target) -> Sequence[str]:
-        """The architecture of this machine's device; raises `TargetError` where there is none."""
+        """Return the architecture of this machine's device; raises `TargetError` if there is no such device."""
         if lookup(target, "opened") is None:
             return ()
         if target.kind not in self._devices:
@@ -197,16 +207,16 @@ class Runner(Measuring):
         super().close()
 
     def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
-        """Measure one after the other; yields the number of each and its result. `asked` is read as measuring goes."""
+        """Measure one after the other; yield the number of each and its result. `asked` is read lazily."""
         for number, one in enumerate(asked):
             yield number, one.answered(self.ask(request_of(one, self.limits), one.artifacts, one.expected))
 
     def in_network(self, asked: AskedInNetwork) -> MeasuredInNetwork:
-        """Run builds of a network in turn, in a process of their own."""
+        """Run builds of a network in turn, in a separate process."""
         return MeasuredInNetwork.from_reply(self.ask(asked.request, asked.artifacts, self.folder / "unused"))
 
     def ask(self, request: Mapping[str, Any], artifacts: Sequence[Path], expected: Path) -> dict[str, Any]:
-        """The reply to a request of `request_of`."""
+        """Send a request made by `request_of`, with its artifacts, and return the reply."""
         paths = {
             "artifacts": [str(path) for path in artifacts], "key": self.key.hex(), "results": str(expected),
             "expected": str(expected) if expected.exists() else "",
@@ -257,7 +267,7 @@ class Runner(Measuring):
 
 
 def request_of(asked: Asked, limits: Limits) -> dict[str, Any]:
-    """What the program `runner` is asked, without paths and key: it may run on another machine."""
+    """Return the request to the program `runner`, without the paths and the key: it may run on another machine."""
     return {
         "zeros": indices(asked.task.func), "kept": kept(asked.task), "runs": asked.runs, "least": LEAST,
         "hopeless": asked.hopeless,
@@ -268,28 +278,30 @@ def request_of(asked: Asked, limits: Limits) -> dict[str, Any]:
 
 
 def apart_bytes(task: Task) -> int:
-    """Bytes that a run touches before it sees the same arguments again: those of the caches near to the cores."""
+    """Return how many other bytes a run should touch before it reuses an argument: the size of the caches near the
+    cores.
+    """
     return int(getattr(task.target.description, "near_bytes", 0))
 
 
 def kept(task: Task) -> list[int]:
-    """The positions of the parameters that are the same in each run.
+    """Return the positions of the parameters that get the same array in each run.
 
-    What an operator of a network reads was written just before, and its result lies where others were; its constants
-    were used in the run of the network before.
+    In a network, the inputs of an operator were written shortly before, and its result goes to memory that held other
+    values. Only its constants were last used in the previous run of the network.
     """
     return [p for p in range(len(task.func.params)) if p not in task.constants] if task.operators else []
 
 
 def caches(task: Task) -> str:
-    """Where a run finds its arguments, for the record."""
+    """Return a text for the record that says in which caches a run finds its arguments."""
     nbytes = apart_bytes(task)
     what = "constants" if task.operators else "arguments"
     return f"{what} are used again after {nbytes >> 10} KiB of others" if nbytes else "warm"
 
 
 def indices(func: PrimFunc) -> list[int]:
-    """The positions of the parameters whose elements index others, or decide how often a loop runs."""
+    """Return the positions of the parameters whose elements are used as indices, or decide how often a loop runs."""
     deciding: set[Buffer] = set()
     for block in blocks_of(func):
         deciding |= _loaded(axis.dom.extent for axis in block.iter_vars)

@@ -1,16 +1,17 @@
-"""Several tasks: where the next batch of measurements goes, and when to stop.
+"""Tune several tasks: choose the task that gets the next batch of measurements, and decide when to stop.
 
     gain of a batch     weight * seconds of the best * expected improvement: seconds that a run of the model saves
     cost of a batch     the seconds that the task's batches took
     next                the task with the largest gain a second of cost
     stop                no task's gain, times the runs that the model will have, is worth its batch
-    confirm             what won has to win once more at the end, in the network where there is one (`confirm.py`)
+    confirm             the winners have to win once more at the end, in the network if there is one (`confirm.py`)
 
-A task begins when its first batch is next; what it takes untuned is measured then, which is a part of the cost. Until
-then its seconds are those that the formulas predict, times what others took over their predictions.
+A task begins when its first batch is due; then its untuned program is measured, and this counts as a part of the cost.
+Until then its seconds are predicted by the formulas, times the ratio of measured to predicted seconds of the other
+tasks.
 
-After Ansor's gradient of end-to-end time (Zheng et al., OSDI 2020). The expected improvement begins at FIRST and is
-then the mean of itself and what the last batch brought.
+It follows Ansor's gradient of end-to-end time (Zheng et al., OSDI 2020). The expected improvement begins at FIRST;
+after each batch it becomes the mean of itself and the improvement by that batch.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ _SECONDS = 3.0  # of a batch, before one was timed
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a task is: `number` of `total`, GFLOP/s of the last candidate and of the best, candidates, seconds."""
+    """The progress of a task, for a progress line: it is task `number` of `total`; GFLOP/s of the last candidate and of
+    the best, the number of candidates, and seconds.
+    """
 
     number: int
     total: int
@@ -74,7 +77,7 @@ Report = Callable[[Status], None]
 
 @dataclass(slots=True)
 class Line:
-    """A task in the course of tuning; `predicted` is what the formulas say that it takes untuned, in seconds."""
+    """A task during tuning; `predicted` is the formulas' prediction of its untuned time, in seconds."""
 
     search: Search
     number: int
@@ -87,19 +90,21 @@ class Line:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the untuned program was measured."""
+        """Return whether the untuned program was measured."""
         return self.search.best is not None
 
     @property
     def gain(self) -> float:
-        """Seconds a run of the model that another batch should save."""
+        """Return the seconds per run of the model that another batch is expected to save."""
         best = self.search.best
         seconds = self.predicted if best is None else best.time
         return 0.0 if self.search.finished else self.search.task.weight * seconds * self.expected
 
     @property
     def cost(self) -> float:
-        """Seconds that another batch should take; before the first one, as many as its candidates alone."""
+        """Return the seconds that another batch should take; before the first batch, a guess from the number of
+        candidates.
+        """
         return self.batch_seconds / self.batches if self.batches else max(_SECONDS, self.first * BATCH / 2)
 
 
@@ -193,9 +198,10 @@ def tune_network(
     measuring: Measuring | None = None,
     only: str | None = None,
 ) -> Tuned:
-    """`tune` for a network: the algorithms of its convolutions, and then its operators as they are with these.
+    """Tune a network as `tune` does: first choose the algorithms of its convolutions, then tune the resulting
+    operators.
 
-    With `only` the operator of that name is tuned, and nothing else; raises `InputError` where there is none.
+    With `only`, tune nothing but the operator of that name; raises `InputError` if there is none.
     """
     with measuring or Runner() as runner:
         runner.architectures(network.target)  # which says so where there is no such device
@@ -213,7 +219,7 @@ def tune_network(
 
 
 def named(tasks: Sequence[Task], name: str) -> list[Task]:
-    """The tasks of that name; raises `InputError` where there is none."""
+    """Return the tasks with that name; raises `InputError` if there are none."""
     found = [task for task in tasks if task.name == name]
     if not found:
         raise InputError(f"--op {name}: no such operator; {nearest(name, [task.name for task in tasks])}")
@@ -223,7 +229,7 @@ def named(tasks: Sequence[Task], name: str) -> list[Task]:
 def on_farm(
     address: str, target: Target, key: Any = None, limits: Limits | None = None, security: Any = None
 ) -> Measuring:
-    """Who measures on the workers of a farm; the arguments are those of `tune.farm.client.Farm`."""
+    """Return the `Measuring` that uses the workers of a farm; the arguments are those of `tune.farm.client.Farm`."""
     from .farm.client import Farm
     from .remote import RemoteRunner
 
@@ -277,12 +283,12 @@ def tune_func(
 
 
 def _leader(tuned: Tuned) -> Record | None:
-    """The record of the schedule that won for the only task; None where nothing ran."""
+    """Return the record of the schedule that won for the only task; None if no candidate ran."""
     return tuned.searches[0].leader if tuned.searches else None
 
 
 def _why_none(tuned: Tuned) -> str:
-    """Why no candidate of the only task ran: the reason that most of those that were tried have."""
+    """Return why no candidate of the only task ran: the most frequent reason."""
     tried = [record for search in tuned.searches for record in search.seen.values() if record.outcome not in MEASURED]
     reasons = Counter(f"{record.outcome}: {record.message}" for record in tried)
     if reasons:
@@ -305,10 +311,10 @@ def tune_tasks(
     measuring: Measuring | None = None,
     network: Network | None = None,
 ) -> Tuned:
-    """`tune` for tasks; `start` is the moment of `time.monotonic` from which the budget counts.
+    """Tune tasks as `tune` does; `start` is the `time.monotonic` value at which the budget begins.
 
-    Candidates run where `measuring` runs them (default: a process on this machine). What wins is measured again there:
-    in the `network` whose tasks these are, if it is given.
+    Candidates run on `measuring` (default: a process on this machine). The winners are measured again there, in the
+    `network` of these tasks if it is given.
     """
     tuned = Tuned(runs=runs)
     end = float("inf") if budget is None else start + budget
@@ -342,8 +348,9 @@ def tune_tasks(
 
 
 def _begin(lines: Sequence[Line], runner: Measuring, end: float, tuned: Tuned) -> None:
-    """Measure what a build without records takes, all at once where the runner can; a task for which no time is left
-    has not begun."""
+    """Measure the untuned programs of the tasks, all at once if the runner can. A task for which no time is left does
+    not begin.
+    """
     began = time.monotonic()
     found = checked([(line.search.task, line.search.space.first) for line in lines], end=end)
     paths = [runner.folder / f"untuned-{line.number}.mtvm" for line in lines]
@@ -372,8 +379,9 @@ def _batches(
     lines: Sequence[Line], runner: Measuring, end: float, trials: int | None, report: Report | None, runs: float,
     tuned: Tuned,
 ) -> str:  # fmt: skip
-    """Batch after batch, small ones where several tasks wait, none smaller than what is lowered or runs at once;
-    returns why it ended."""
+    """Measure batch after batch, and return why that ended. Batches are small if several tasks wait, but keep all cores
+    and all workers busy.
+    """
     at_once = int(len(available_cores()) / CHECKED)  # that are lowered in one go, for more are lowered than measured
     size = max(BATCH if len(lines) == 1 else BATCH // 2, at_once, runner.width)
     while True:
@@ -389,7 +397,7 @@ def _batches(
         worth.sort(key=lambda line: -line.gain / line.cost)
         line = worth[0]
         if not line.has_begun:
-            # Those that come next, too: as many as are compiled or measured at once.
+            # Begin the next tasks, too: as many as are compiled or measured at once.
             first = [line for line in worth if not line.has_begun][: max(len(available_cores()), runner.width)]
             _begin(first, runner, end, tuned)
             continue
@@ -406,7 +414,7 @@ def _batches(
 
 
 def _foresee(lines: Sequence[Line]) -> None:
-    """What the tasks that have not begun will take, and what it will cost to begin them, as it was with the others."""
+    """Predict the time of the tasks that have not begun, and the cost of beginning them, from the tasks that have."""
     begun = [line for line in lines if line.has_begun and line.search.baseline]
     if not begun:
         return
@@ -419,7 +427,7 @@ def _foresee(lines: Sequence[Line]) -> None:
 
 
 def _fitting(line: Line, size: int, seconds: float) -> int:
-    """How many of a batch of `size` candidates should be measured in the given seconds."""
+    """Return how many of a batch of `size` candidates can be measured in the given seconds."""
     return size if seconds == float("inf") else int(size * seconds / line.cost)
 
 

@@ -1,4 +1,4 @@
-"""The course of tuning, and predicted against measured, as a picture (matplotlib)."""
+"""Draw the course of tuning, and measured against predicted times (with matplotlib)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _MOST = 12  # tasks with a line of their own
 
 
 def draw(tasks: Sequence[Task], database: Database, path: str | os.PathLike[str]) -> Path:
-    """Write a PNG: GFLOP/s of the best over seconds, a line a task, and predicted against measured, a dot a candidate.
+    """Write a PNG with two plots: the best GFLOP/s over time, with a line per task, and measured against predicted
+    time, with a dot per candidate.
 
-    Seconds are those between the first record and the others, pauses of over a minute left out. Raises `InputError` if
-    nothing was measured.
+    Time is in seconds since the first record, without pauses of over a minute. Raises `InputError` if nothing was
+    measured.
     """
     figure_of = figure_type()
     records = {task.key: list(database.records(task.key, task.target_key)) for task in tasks}
@@ -57,7 +58,7 @@ def _scatter(axes: Any, tasks: Sequence[Task], records: dict[str, list[Record]])
 
 
 def _moments(records: Sequence[Record]) -> dict[float, float]:
-    """The seconds of tuning at which each record was made, by its time."""
+    """Map the time stamp of each record to the seconds of tuning at that moment, without pauses."""
     moments, seconds, before = {}, 0.0, None
     for when in sorted({record.when for record in records}):
         seconds += 0.0 if before is None or when - before > 60 else when - before

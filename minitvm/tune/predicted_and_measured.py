@@ -1,4 +1,4 @@
-"""Predicted beside measured, candidate by candidate, in lines to read."""
+"""List predicted and measured times of each candidate, as text."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SHOWN = 12
 
 
 def seconds_predicted(record: Record, task: Task) -> float:
-    """The formula's prediction for a record."""
+    """Return the seconds that the formula predicted for a record."""
     return (record.compute + record.memory) * task.seconds_a_cycle
 
 
 def latest(records: Iterable[Record]) -> list[Record]:
-    """One record of each decision that ran, the last one, from the fastest on; a pair counts more than other runs."""
+    """Return the last record of each decision that ran, fastest first; the record of a pair replaces other records."""
     found: dict[object, Record] = {}
     for record in records:
         if record.outcome in MEASURED:
@@ -33,7 +33,7 @@ def latest(records: Iterable[Record]) -> list[Record]:
 
 
 def lines(task: Task, database: Database) -> list[str]:
-    """The formulas of the rules that have some, then the measured candidates from the fastest on."""
+    """Return lines with the formulas of the rules, and then the measured candidates, fastest first."""
     records = latest(database.records(task.key, task.target_key))
     best = database.best(task.key, task.target_key)
     shown = [f"{task.name}, {task.weight} {'use' if task.weight == 1 else 'uses'} a run"]
@@ -69,7 +69,7 @@ def lines(task: Task, database: Database) -> list[str]:
 
 
 def _is_near(ratio: float) -> bool:
-    """Whether a measured time is within 25% of a predicted one."""
+    """Return whether a ratio of measured to predicted time is within 25% of 1."""
     return 0.75 <= ratio <= 1.25
 
 

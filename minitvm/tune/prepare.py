@@ -1,7 +1,7 @@
-"""From a decision to figures and to an artifact, in the processes of `workers.pool`.
+"""Turn decisions into exact counts and into artifacts, in the processes of `workers.pool`.
 
-`checked` schedules and lowers candidates: what is refused ends here, of the rest the exact work is counted.
-`artifacts` compiles those that are worth it to files that the runner loads. A worker that dies costs its candidate.
+`checked` schedules and lowers candidates, sorts out those that are refused, and counts the exact work of the others.
+`artifacts` compiles the chosen ones to files that the runner loads. If a worker dies, only its candidate is lost.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ COMPILE = worker_pool.PoolTask(f"{__name__}:artifact_request", worth_starting=1,
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A candidate that was lowered: `outcome` "ok" with its code and figures, or why it cannot be had; or LATE.
+    """The result of scheduling and lowering a candidate. `outcome` is "ok", LATE, or the reason why it was refused.
 
-    `decision` is the one that was asked for, or the one that a build takes; `code` is a hash of its kernels, `cost` its
-    predicted cycles (arithmetic, memory). `figures` are exact counts of one run: flops, slots (multiply-add
-    instructions), loads and stores of memory.
+    `decision` is the decision that was asked for, or, if none was, the decision of an ordinary build. `code` is a hash
+    of the kernels, and `cost` has the predicted cycles (arithmetic, memory). `figures` are exact counts for one run:
+    flops, slots (multiply-add instructions), loads and stores.
     """
 
     decision: Decision
@@ -59,9 +59,9 @@ class Checked:
 def checked(
     asked: Sequence[tuple[Task, Decision | None]], workers: int | None = None, end: float = float("inf")
 ) -> list[Checked]:
-    """Each decision, scheduled and lowered; None is the schedule of a build without records.
+    """Schedule and lower each decision; None means the schedule of a build without records.
 
-    Those that are not ready at the moment `end` of `time.monotonic` are LATE.
+    Decisions that are not ready at the time `end` (of `time.monotonic`) are LATE.
     """
     requests = [_request(task, one) for task, one in asked]
     sent = [request for request in requests if isinstance(request, bytes)]
@@ -85,10 +85,10 @@ def checked(
 
 
 def _request(task: Task, asked: Decision | None) -> bytes | dict[str, Any]:
-    """What a worker is sent for a decision; the reply itself where that is refused here.
+    """Return the request to a worker for a decision, or the reply itself if the decision is already refused here.
 
-    Workers have the package's code only. Where a rule, a template or a back end from outside takes part, this process
-    schedules the function, and a worker lowers the result. With a back end from outside, this process lowers it too.
+    Workers have only the package's code. If a rule, a template or a back end from outside is involved, this process
+    schedules the function, and a worker lowers the result. With a back end from outside, this process lowers it, too.
     """
     order = {
         "func": task.text,
@@ -111,7 +111,7 @@ def _request(task: Task, asked: Decision | None) -> bytes | dict[str, Any]:
 
 
 def _is_ours(target: Target) -> bool:
-    """Whether workers have the target's back end."""
+    """Return whether the workers have the target's back end."""
     return backend.find(target) in backend.own()
 
 
@@ -126,10 +126,10 @@ def artifacts(
     end: float = float("inf"),
     architectures: Callable[[Target], Sequence[str]] = lambda target: (),
 ) -> list[str]:
-    """Compile candidates, each to a file signed with `key`; returns for each what went wrong, "" for nothing.
+    """Compile each candidate to a file signed with `key`; return an error text for each, "" for success.
 
-    It is LATE for those that are not ready at the moment `end` of `time.monotonic`. `architectures(target)` are those
-    of the devices that run it; without any, machine code is for the target's own.
+    The text is LATE for candidates that are not ready at the time `end` (of `time.monotonic`). `architectures(target)`
+    returns the architectures of the devices that will run the code; if it is empty, the target's own is used.
     """
     requests = [
         json.dumps(
@@ -150,7 +150,7 @@ def artifacts(
 
 @collected_seldom()
 def check_request(request: bytes) -> bytes:
-    """Runs in a worker: schedule and lower one candidate, and count its work."""
+    """Schedule and lower one candidate, and count its work. Runs in a worker."""
     body = json.loads(request)
     target = _target(body["target"])
     asked = None if body["decision"] is None else Decision.from_json(body["decision"])
@@ -184,7 +184,7 @@ def _scheduled(func: PrimFunc, target: Target, asked: Decision | None) -> PrimFu
 
 
 def artifact_request(request: bytes) -> bytes:
-    """Runs in a worker: link and compile one candidate."""
+    """Link and compile one candidate. Runs in a worker."""
     from ..runtime.artifact.export import export
 
     body = json.loads(request)
@@ -201,7 +201,7 @@ def artifact_request(request: bytes) -> bytes:
 
 
 def figures(lowered: LoweredFunc) -> dict[str, float]:
-    """The work of a function's kernels in numbers, all kernels together."""
+    """Count the work of a function: flops, slots, loads and stores of all its kernels together."""
     total = dict.fromkeys(("flops", "slots", "loads", "stores"), 0.0)
     for kernel in lowered.kernels.values():
         work = count(kernel.program(), distinct=False)

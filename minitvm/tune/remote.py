@@ -1,8 +1,8 @@
-"""Measurements on the workers of a farm: `RemoteRunner` at the user, `measured` and `in_network` on a board.
+"""Measure on the workers of a farm: the user's side is `RemoteRunner`, and `measured` and `in_network` run on a board.
 
-A request has all that it needs: the artifacts to run, and that of the untuned program, whose results a worker keeps
-under the artifact's hash. So any worker of the target can do any request, and one that was lost with its worker is sent
-to another.
+A request is complete: it contains the artifacts to run and the artifact of the untuned program. The worker keeps the
+results of the untuned program under the artifact's hash. So any worker of the target can do any request, and if a
+worker dies, its request goes to another.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _numbers = itertools.count()
 class RemoteRunner(Measuring):
     """Measures on a farm, as many candidates at once as there are workers; it owns the farm.
 
-    Nothing is written to `expected`, which only names what results are compared with.
+    It never writes the file `expected`; the path is only a name for the results to compare with.
     """
 
     def __init__(self, farm: Farm, limits: Limits | None = None) -> None:
@@ -39,23 +39,23 @@ class RemoteRunner(Measuring):
         self._references: dict[Path, Path] = {}  # the untuned program whose results an `expected` stands for
 
     def close(self) -> None:
-        """Leave the farm and remove the folder."""
+        """Disconnect from the farm and remove the folder."""
         self.farm.close()
         super().close()
 
     @property
     def width(self) -> int:
-        """How many measurements run at once: the workers of the target, at the moment."""
+        """The number of measurements that run at once: the current number of workers for the target."""
         return max(1, len(self.farm.workers()))
 
     def each(self, asked: Iterable[Asked]) -> Iterator[tuple[int, Measured]]:
-        """As `Measuring.each`; all run at once, and the one that ends first comes first."""
+        """Make measurements as `Measuring.each` does. All run at once, and the one that ends first comes first."""
         every = list(asked)
         for number, reply in self.farm.run(_FUNCTION, [self._argument(one) for one in every]):
             yield number, every[number].answered(json.loads(reply))
 
     def in_network(self, asked: AskedInNetwork) -> MeasuredInNetwork:
-        """As `Measuring.in_network`, on one of the workers."""
+        """Run builds of a network in turn, on one of the workers."""
         argument = packed(asked.request, [path.read_bytes() for path in asked.artifacts])
         ((_, reply),) = self.farm.run(_IN_NETWORK, [argument])
         return MeasuredInNetwork.from_reply(json.loads(reply))
@@ -67,7 +67,7 @@ class RemoteRunner(Measuring):
 
 
 def measured(argument: bytes) -> bytes:
-    """On a worker: measure, in a process that the worker's runner forks."""
+    """Do a measurement on a worker, in a process that the worker's runner forks."""
     request, (reference, *artifacts) = unpacked(argument)
     runner = _runner()
     runner.key = worker_key()
@@ -81,7 +81,7 @@ def measured(argument: bytes) -> bytes:
 
 
 def in_network(argument: bytes) -> bytes:
-    """On a worker: run builds of a network in turn, in a process that the worker's runner forks."""
+    """Run builds of a network in turn on a worker, in a process that the worker's runner forks."""
     request, artifacts = unpacked(argument)
     runner = _runner()
     runner.key = worker_key()
@@ -103,7 +103,9 @@ def _in_runner(
 
 @cache
 def _runner() -> Runner:
-    """This worker's; it outlives the requests, as its folder with the results of untuned programs does."""
+    """Return this worker's runner. It outlives the requests, and so does its folder with the results of untuned
+    programs.
+    """
     runner = Runner()
     atexit.register(runner.close)
     return runner

@@ -1,19 +1,20 @@
-"""What measurements say over predictions: log(measured / predicted), learned from candidates that have much in common.
+"""Learn log(measured / predicted), the logarithm of measured over predicted time, from similar candidates.
 
-A Gaussian process (Rasmussen and Williams, 2006, algorithm 2.1 and section 2.7). The logarithm is thought of as a sum:
-one number for all, and parts that candidates share which have something in common. VARIANCES says how large each is.
+This is a Gaussian process (Rasmussen and Williams, 2006, algorithm 2.1 and section 2.7). It models the logarithm as a
+sum of a constant for all candidates and of terms that similar candidates share. VARIANCES has the variance of each
+term.
 
     target      all on one target
     rule        all of one rule
     task        all for one operator
     pair        all of one rule for one operator
-    near        those of one rule, the more alike their knobs, cycles and share of memory, the more of it
+    near        candidates of one rule, the more similar their knobs, cycles and share of memory, the more
     own         the same for one operator
     noise       each has its own
 
-So a single record of an operator moves what is predicted of all its candidates, and one of another operator moves those
-of the same rule a little. The variances and scales were found with 760 records of a CPU and a GPU; predictions hardly
-change where they are doubled or halved.
+So a single record of an operator changes the predictions for all its candidates, and slightly those for candidates of
+the same rule in other operators. The variances and scales were fitted to 760 records of a CPU and a GPU; predictions
+hardly change if they are doubled or halved.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Matrix = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCandidate:
-    """A candidate as the residual knows it: its rule and knobs, predicted cycles, the task and the target it is for."""
+    """A candidate as a data point: its rule and knobs, its predicted cycles, its task and its target."""
 
     rule: str
     knobs: Mapping[str, Knob]
@@ -50,7 +51,7 @@ class MeasuredCandidate:
 
     @property
     def place(self) -> dict[str, float]:
-        """Named coordinates, in which candidates that are alike lie close together."""
+        """Return the candidate's coordinates by name; similar candidates are close together."""
         cycles = max(self.cost.cycles, 1.0)
         named = {"cycles": log(cycles) / _CYCLES, "memory": self.cost.memory / cycles / _SHARE}
         for name, value in self.knobs.items():
@@ -62,7 +63,7 @@ class MeasuredCandidate:
 
 
 class Residual:
-    """Fitted to points by `fit`, and then asked by `predict`: the logarithm of measured over predicted."""
+    """A model of log(measured / predicted): `fit` it to measured candidates, then ask it with `predict`."""
 
     def __init__(self) -> None:
         self._points: Sequence[MeasuredCandidate] = ()
@@ -71,24 +72,24 @@ class Residual:
         self._inverse: Matrix = np.zeros((0, 0))  # of what the points have in common, and their noise
 
     def fit(self, points: Sequence[MeasuredCandidate], ratios: Sequence[float]) -> None:
-        """Learn from candidates that were measured: measured over predicted seconds of each."""
+        """Learn from measured candidates; `ratios` has measured over predicted seconds of each."""
         self._points = points[-MOST:]
         if not points:
             return
         logs, self._inverse = _logs(ratios), np.linalg.inv(_noisy(self._points))
-        # The mean has any size: it is the one for which what is left is the most likely.
+        # The mean has no prior: it is the value that makes the remaining differences the most likely.
         self._mean = float((self._inverse @ logs).sum() / self._inverse.sum())
         self._weights = self._inverse @ (logs - self._mean)
 
     def predict(self, points: Sequence[MeasuredCandidate]) -> Matrix:
-        """log(measured / predicted) of each; 0 where nothing was learned."""
+        """Return the expected log(measured / predicted) of each candidate; 0 if nothing was learned."""
         if not self._points or not points:
             return np.zeros(len(points))
         answer: Matrix = self._mean + _covariance(points, self._points) @ self._weights
         return answer
 
     def uncertainty(self, points: Sequence[MeasuredCandidate]) -> Matrix:
-        """How far the logarithms may be from their predictions: the covariance of what is not known of them."""
+        """Return the covariance matrix of the errors of `predict` for these candidates."""
         common = _covariance(points, points)
         if not self._points:
             return common
@@ -98,11 +99,11 @@ class Residual:
 
 
 def boldest(logs: Matrix, unknown: Matrix, count: int) -> list[int]:
-    """The numbers of `count` candidates to measure: in turn the one that may be the fastest, BOLD standard deviations
-    below its prediction, where those taken before count as measured.
+    """Return the numbers of `count` candidates to measure.
 
-    So of candidates that are alike one is taken. `logs` are logarithms of predicted times, `unknown` is their
-    `uncertainty`. After Desautels, Krause and Burdick (JMLR 2014), who take batches so.
+    Each choice takes the candidate with the lowest value BOLD standard deviations below its prediction, and then treats
+    it as measured; so of similar candidates only one is chosen. `logs` are logarithms of predicted times, and `unknown`
+    is their `uncertainty`. This follows the batches of Desautels, Krause and Burdick (JMLR 2014).
     """
     unknown, taken = unknown.copy(), list[int]()
     bounds = np.array(logs, np.float64)
@@ -117,9 +118,9 @@ def boldest(logs: Matrix, unknown: Matrix, count: int) -> list[int]:
 
 
 def left_out(points: Sequence[MeasuredCandidate], ratios: Sequence[float]) -> Matrix:
-    """log(measured / predicted) of each of two points or more, the prediction learned from all others.
+    """Return log(measured / predicted) of each candidate, as predicted from all the others (at least two in total).
 
-    In closed form: section 5.4.2 of the same book.
+    The closed form is in section 5.4.2 of the same book.
     """
     logs, inverse = _logs(ratios), np.linalg.inv(_noisy(points[-MOST:]))
     ones = inverse.sum(1)
@@ -137,7 +138,9 @@ def _noisy(points: Sequence[MeasuredCandidate]) -> Matrix:
 
 
 def _covariance(points: Sequence[MeasuredCandidate], others: Sequence[MeasuredCandidate]) -> Matrix:
-    """What each point has in common with each of the others: the variances of the parts that they share."""
+    """Return the covariance of each candidate with each of the others: the sum of the variances of the terms they
+    share.
+    """
 
     def shared(what: str) -> Matrix:
         numbers: dict[str, int] = {}
@@ -154,7 +157,7 @@ def _covariance(points: Sequence[MeasuredCandidate], others: Sequence[MeasuredCa
 
 
 def _squares(places: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> Matrix:
-    """Squares of distances; a coordinate that a place does not have is 0."""
+    """Return the squared distance of each place from each of the others; a missing coordinate counts as 0."""
     columns: dict[str, int] = {}
     for place in (*places, *others):
         for name in place:

@@ -1,28 +1,28 @@
-"""The process that runs candidates. It loads the runtime once; each measurement is a child that it forks.
+"""The process that runs candidates. It loads the runtime once, and forks a child for each measurement.
 
-A child that crashes, hangs or takes too much memory is that child alone: its parent says by which signal it ended, and
-what it wrote. To open a device takes longer than to measure, so a child that has opened one measures there until a
-candidate ends it; what has happened to the device ends with the child.
+If a child crashes, hangs or uses too much memory, only this child is lost: its parent reports the signal that ended it,
+and its output. Opening a device takes longer than measuring, so a child that has opened a device serves further
+measurements until a candidate makes it crash; any damage to the device's state ends with the child.
 
-Started as a plain program (`python -m minitvm.tune.runner`); requests and replies are messages of JSON
-(`workers.process`). A request:
+The process is started as a plain program (`python -m minitvm.tune.runner`). Requests and replies are JSON messages
+(`workers.process`). A request has these fields:
 
     artifacts   paths of modules to run: one, or two that take turns
     key         with which they are signed, as hex
     kept        positions of the arguments that are the same in each run
     zeros       positions of the arguments that are indices, or count iterations: zeros, so that they are in bounds
-    expected    a file of results: what is compared with, or "" where this run is to write it to `results`
+    expected    the file of results to compare with, or "" if this run must write its results to `results`
     runs, least timed runs of each: `least` in any case, and more than `runs` only until the fastest repeat themselves
-    hopeless    after the least runs one is given up whose fastest took so many times as long as the other's; 0: never
+    hopeless    give up an artifact after `least` runs if its fastest is this many times as slow as the other; 0: never
     seconds     of all runs together, roughly
     between     bytes of other arguments that a run touches before it sees the same ones again
     limit       seconds after which the child has hung
     memory      bytes of memory that the child may use; 0 for any number
     device      the kind of target whose device the child keeps open; "" for a child that measures once
 
-The reply: an outcome of `records`, `seconds` of each run of each artifact, and a message. A request with `open`, the
-kind of a device, opens it: the reply has its `name` and its `architectures`. One with `operators` runs two builds of a
-network: see `in_network`.
+The reply has an outcome of `records`, `seconds` of each run of each artifact, and a message. A request with `open`
+opens a device of that kind, and its reply has the device's `name` and `architectures`. A request with `operators` runs
+builds of a network: see `in_network`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def in_a_child(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure in a process of its own; says how that ended."""
+    """Measure in a new child process and return its reply, or how the process ended."""
     child = Child(request["memory"])
     try:
         return child.ask(request)
@@ -85,7 +85,9 @@ def in_a_child(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def on_a_device(request: Mapping[str, Any], children: dict[str, Child]) -> dict[str, Any]:
-    """Measure in the process that has the device open, one of `children`; in a new one if that has ended."""
+    """Measure in the process of `children` that has the device open; if it has ended, or there is none, start a new
+    one.
+    """
     child = children.get(request["device"])
     if child is None or child.has_ended:
         if child is not None:
@@ -95,7 +97,7 @@ def on_a_device(request: Mapping[str, Any], children: dict[str, Child]) -> dict[
 
 
 class Child:
-    """A process that measures one request after the other, until one goes wrong. What it writes is kept."""
+    """A process that measures one request after the other, until one crashes or hangs. Its output is kept."""
 
     def __init__(self, memory: int) -> None:
         asking, self._requests = os.pipe()
@@ -111,14 +113,14 @@ class Child:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nobody is left to be asked."""
+        """Return whether the process has ended."""
         if self._status is None:
             number, status = os.waitpid(self._number, os.WNOHANG)
             self._status = status if number else None
         return self._status is not None
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The reply to a request, or how the process ended instead; none after that."""
+        """Return the reply to a request, or a report of how the process ended. In that case, ask it nothing more."""
         begin = self._said.seek(0, os.SEEK_END)
         with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(self._requests), "wb") as pipe:
             write_message(pipe, json.dumps(request).encode())
@@ -138,7 +140,7 @@ class Child:
         return {"outcome": CRASHED, "message": _with_tail(how, text), "seconds": []}
 
     def end(self) -> None:
-        """Let the process end, and wait for that."""
+        """End the process and wait until it has ended."""
         if not self._said.closed:
             os.close(self._requests)
             os.close(self._replies)
@@ -146,14 +148,14 @@ class Child:
         self._waited()
 
     def _waited(self) -> int:
-        """How the process ended, as `waitpid` has it."""
+        """Wait for the process, and return its status as `waitpid` does."""
         if self._status is None:
             _, self._status = os.waitpid(self._number, 0)
         return self._status
 
 
 def _child(asking: int, answering: int, said: int, memory: int) -> None:
-    """Never returns."""
+    """Serve requests in the forked child; never returns."""
     code = 1
     try:
         with contextlib.suppress(OSError):
@@ -176,7 +178,7 @@ def _child(asking: int, answering: int, said: int, memory: int) -> None:
 
 
 def answered(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Do in this process what a request asks."""
+    """Do a request in this process and return the reply."""
     if "open" in request:
         return opened(request["open"])
     if "operators" in request:
@@ -187,7 +189,7 @@ def answered(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def opened(kind: str) -> dict[str, Any]:
-    """Open the device of a kind of target in this process; what is said of it."""
+    """Open the device of a kind of target in this process, and return the reply that describes it."""
     from ..backend import get
     from ..errors import TargetError
 
@@ -199,7 +201,7 @@ def opened(kind: str) -> dict[str, Any]:
 
 
 def measured(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the artifacts of a request in this process; see the module for what is asked and answered."""
+    """Run the artifacts of a request in this process; the module's docstring describes the request and the reply."""
     from ..errors import TargetError
     from ..runtime import load
 
@@ -221,13 +223,13 @@ def measured(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class HostClock:
-    """Times calls of a function by the clock of the host; arguments take turns."""
+    """Times calls of a function by the host's clock; call after call uses the next of `copies` of the arguments."""
 
     def __init__(self, function: Any, copies: Sequence[Sequence[Any]]) -> None:
         self.function, self.copies = function, copies
 
     def __call__(self, number: int) -> float:
-        """Seconds of call `number`."""
+        """Return the seconds of call `number`."""
         arguments = self.copies[number % len(self.copies)]
         start = time.perf_counter()
         self.function(*arguments)
@@ -235,7 +237,9 @@ class HostClock:
 
 
 def _timed(clocks: Sequence[Callable[[int], float]], request: Mapping[str, Any]) -> list[list[float]]:
-    """Seconds by each clock, in turn; more of them until the fastest repeat themselves."""
+    """Time runs by each clock in turn, and return the seconds of each; there are more runs until the fastest time
+    repeats.
+    """
     seconds: list[list[float]] = [[] for _ in clocks]
     begin, number = time.perf_counter(), 0
     while True:
@@ -254,13 +258,15 @@ def _timed(clocks: Sequence[Callable[[int], float]], request: Mapping[str, Any])
 
 
 def _is_settled(seconds: Sequence[float]) -> bool:
-    """Whether the fastest run repeated itself: another one would hardly be faster."""
+    """Return whether the fastest time has repeated, so that another run would hardly be faster."""
     return sum(one <= NEAR * min(seconds) for one in seconds) >= REPEATS
 
 
 def _arguments(function: Any, zeros: Sequence[int], between: int, kept: Sequence[int]) -> list[list[Any]]:
-    """Arguments of small integers, several times, so that `between` bytes are touched before one is used again; those
-    that are `kept` are the same each time."""
+    """Return several sets of arguments of small integers, enough to touch `between` bytes before one set is used again.
+
+    The arguments at the positions `kept` are the same in each set.
+    """
     generator = np.random.default_rng(0)
     first = [_argument(generator, spec, position in zeros) for position, (spec, _) in enumerate(_parameters(function))]
     changing = [p for p, a in enumerate(first) if isinstance(a, np.ndarray) and p not in kept]
@@ -271,12 +277,12 @@ def _arguments(function: Any, zeros: Sequence[int], between: int, kept: Sequence
 
 
 def _there(function: Any, value: Any) -> Any:
-    """An argument where the function uses it in place: on its device."""
+    """Return the argument as the function uses it in place: an array is moved to its device."""
     return function.to_device(value) if isinstance(value, np.ndarray) else value
 
 
 def _parameters(function: Any) -> list[tuple[Any, bool]]:
-    """The specification of each parameter, and whether it is written."""
+    """Return the specification of each parameter, and whether the function writes it."""
     x = function.executable
     return [
         (x.inputs[place.index], False) if isinstance(place, Input) else (x.outputs[place.index], True)
@@ -295,8 +301,11 @@ def _argument(generator: np.random.Generator, spec: Any, zero: bool) -> Any:
 
 
 def _compared(function: Any, arguments: Sequence[Any], expected: str, results: str) -> str:
-    """What is wrong with the results in these arguments, on one line; writes them down where there is nothing to
-    compare with."""
+    """Compare the results in these arguments with the expected ones; return the difference as a line, "" if there is
+    none.
+
+    If there are no expected results yet, store these.
+    """
     written = [_here(a) for a, (_, one) in zip(arguments, _parameters(function), strict=True) if one]
     if not expected:
         partial = f"{results}.partial"  # who is killed here leaves no file that looks like results
@@ -316,17 +325,17 @@ def _compared(function: Any, arguments: Sequence[Any], expected: str, results: s
 
 
 def _here(array: Any) -> Any:
-    """An array in the host's memory."""
+    """Return the array in the host's memory."""
     return array if isinstance(array, np.ndarray) else array.numpy()
 
 
 def _plain(array: Any) -> Any:
-    """Floats of 16 bits as float32, which files can hold."""
+    """Convert 16-bit floats to float32, which files can hold."""
     return array.astype(np.float32) if array.dtype.kind == "V" or array.dtype.itemsize == 2 else array
 
 
 def _difference(wanted: Any, found: Any) -> float:
-    """The largest difference, as a part of the largest finite value; infinity where NaN or infinities differ."""
+    """Return the largest difference, relative to the largest finite value; infinity if NaN or infinities differ."""
     if wanted.dtype.kind != "f":
         return float(np.any(wanted != found))
     finite = np.isfinite(wanted)
@@ -339,7 +348,7 @@ def _difference(wanted: Any, found: Any) -> float:
 
 
 def _read_reply(replies: int, seconds: float) -> tuple[bytes | None, bool]:
-    """A message from a child, and whether the child was in time; None where it ended instead, or was not."""
+    """Read a child's message; return it and whether it came in time. It is None if the child ended or was too late."""
     data, end = b"", time.monotonic() + seconds
     while True:
         ready, _, _ = select.select([replies], [], [], max(0.0, end - time.monotonic()))
@@ -364,6 +373,6 @@ def _with_tail(what: str, text: str) -> str:
 
 
 if __name__ == "__main__":
-    # A process that forks must have no threads of its own.
+    # A process that forks must not have other threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     main()

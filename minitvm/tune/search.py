@@ -1,13 +1,14 @@
 """The search for one task: draft, check, measure, learn.
 
-    draft     every candidate that is known, by predicted cycles times the learned residual: NumPy, no schedule is made
-    check     the best of them and some at random are scheduled and lowered; ranked again with their exact figures
-    measure   the best of these, one after the other, in turn with the untuned program; one that is hopeless stops soon
-    pair      one that seems faster than the best runs again, in turn with it: only that decides
-    learn     the residual of measured over predicted is fitted again
+    draft     rank all known candidates by predicted cycles times the learned residual, without making schedules
+    check     schedule and lower the best of them and some random ones; rank them again by their exact counts
+    measure   run the best of these, each in turn with the untuned program; a hopeless one is stopped early
+    pair      if one seems faster than the best, run the two in turn: only this decides
+    learn     fit the residual of measured over predicted again
 
-What a build without records takes is measured first. It is what results are compared with, and what gains are of. A
-machine that does other work is now slow and now fast, but for both of two programs that take turns.
+The untuned program, which a build without records would use, is measured first. Results are compared with its results,
+and gains are relative to its time. A machine that also does other work is sometimes slow and sometimes fast, but
+equally so for two programs that run in turn.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Options:
 
 
 class Search:
-    """One task, its records, and what they taught."""
+    """The search for one task, with its records and the model learned from them."""
 
     def __init__(self, task: Task, database: Database, runner: Measuring, options: Options | None = None) -> None:
         self.task, self.database, self.runner, self.options = task, database, runner, options or Options()
@@ -85,14 +86,14 @@ class Search:
 
     @cached_property
     def seconds_untuned(self) -> float:
-        """What a build without records takes, by the formulas."""
+        """The predicted seconds of a build without records."""
         return self.space.cheapest * self.task.seconds_a_cycle
 
     @property
     def leader(self) -> Record | None:
-        """The fastest record of the rules that are searched; None before one ran.
+        """The fastest record of the rules that are searched; None before any candidate ran.
 
-        It differs from `best` if the untuned program is of another rule and faster.
+        It differs from `best` if the untuned program comes from another rule and is faster.
         """
         best = self.best
         if best is None or not self.task.rules or best.rule in self.task.rules:
@@ -103,13 +104,14 @@ class Search:
     # -- the first measurement
 
     def first(self, path: Path, end: float = _FOREVER) -> Asked:
-        """The measurement to begin with: of the untuned program, compiled at `path`."""
+        """Return the first measurement of a search: the untuned program, compiled at `path`."""
         return Asked(self.task, [path], self._expected, seconds=_LONGER * self.runner.limits.seconds, end=end)
 
     def begin(self, untuned: Checked, path: Path, measured: Measured, end: float = _FOREVER) -> None:
-        """Take what came of the untuned program, compiled at `path`, as the first record; read what is known.
+        """Store the measurement of the untuned program, compiled at `path`, as the first record, and read the known
+        records.
 
-        A task whose untuned program does not run has nothing that results could be compared with: it is finished.
+        If the untuned program does not run, there are no results to compare with, and the search is finished.
         """
         self.untuned, self.flops = untuned.decision, int(untuned.figures.get("flops", 0))
         self.codes.add(untuned.code)
@@ -127,7 +129,7 @@ class Search:
             self._resume(known.decision, end)
 
     def _resume(self, decision: Decision, end: float) -> None:
-        """The best of an earlier session runs again, in turn with the untuned program of this one."""
+        """Run the best of an earlier session again, in turn with this session's untuned program."""
         (again,) = checked([(self.task, decision)], self.options.workers, end)
         path = self._path()
         fault = self._compiled([(self.task, again, path)], end)[0] if again.outcome == OK else ""
@@ -138,9 +140,9 @@ class Search:
     # -- a batch
 
     def step(self, count: int = BATCH, end: float = _FOREVER) -> float:
-        """Measure up to `count` more candidates; returns by how much the best became faster, as a part of its time.
+        """Measure up to `count` more candidates; return by which fraction of its time the best became faster.
 
-        At the moment `end` of `time.monotonic` it stops, whatever it is about; a pair that decides is run all the same.
+        It stops at the time `end` (of `time.monotonic`), but always finishes a deciding pair.
         """
         before = self.best.time / (self.best.baseline or 1.0) if self.best else 1.0
         batch = self._batch(count, end)
@@ -175,7 +177,7 @@ class Search:
         return self.options.trials is not None and self.trials >= self.options.trials
 
     def _batch(self, count: int, end: float) -> list[Checked]:
-        """The candidates to measure next, lowered."""
+        """Return the candidates to measure next, already lowered."""
         self._learn()  # also from what other tasks have found out since
         if self.options.trials is not None:
             count = min(count, self.options.trials - self.trials)
@@ -197,9 +199,11 @@ class Search:
         return [ready[int(i)] for i in order[:count]]
 
     def draft(self, count: int) -> list[Decision]:
-        """The most promising decisions that were not tried: SHARES of what rules yield, of what is near the best, and
-        of what is drawn at random, each in the order of its prediction. Where one has too few, the others have more.
-        What is predicted to take DOUBTFUL times as long as the most promising one comes last.
+        """Return the most promising decisions that were not tried yet.
+
+        SHARES says how many come from the rules, from the neighbours of the best, and from random samples, each in the
+        order of predicted times; if one source has too few, the others give more. Decisions that are predicted to take
+        DOUBTFUL times as long as the most promising one come last.
         """
         sources = [self._ranked(one, count) for one in (self.space.yielded, self._around(), self._samples())]
         first = min((min(times.values()) for times in sources if times), default=0.0)
@@ -212,8 +216,10 @@ class Search:
         return list(dict.fromkeys([*taken, *rest]))[:count]
 
     def _ranked(self, candidates: Sequence[Candidate], count: int) -> dict[Decision, float]:
-        """Decisions that were not tried with their predicted times: `count` of the fastest, no two alike, and then the
-        others from the fastest on."""
+        """Return the decisions that were not tried, with their predicted times.
+
+        First come `count` fast ones that differ from each other, and then the others, fastest first.
+        """
         fresh = {Decision.of(one): one for one in candidates}
         points = [self._point(d, one.cost) for d, one in fresh.items() if d not in self.seen and d not in self.waiting]
         times = self.predicted(points)
@@ -225,7 +231,7 @@ class Search:
         return {Decision(points[i].rule, points[i].knobs): float(times[i]) for i in ranked}
 
     def _around(self) -> list[Candidate]:
-        """Candidates that differ from the best in one knob."""
+        """Return the candidates that differ from the best in one knob."""
         leader = self.leader
         if leader is None or not leader.rule:
             return []
@@ -239,7 +245,7 @@ class Search:
         return [one for one in drawn if one is not None]
 
     def _measured(self, one: Checked, path: Path, measured: Measured) -> None:
-        """Keep what came of a candidate; run it in turn with the best if it seems faster."""
+        """Record the measurement of a candidate, and run it in turn with the best if it seems faster."""
         assert self.best is not None
         self.waiting.pop(one.decision, None)
         self.trials += 1
@@ -253,14 +259,14 @@ class Search:
             self._pair(one.decision, Cost(*one.cost), path)
 
     def _pair(self, decision: Decision, cost: Cost, path: Path) -> None:
-        """Run a candidate in turn with the best, and let that decide which is."""
+        """Run a candidate in turn with the best; the winner is the new best."""
         assert self.best is not None and self._best_path is not None
         measured = self._in_turn(path, self._best_path)
         if measured.outcome != OK:
             self._keep(decision, cost, measured)
             return
         own, other = measured.seconds
-        # What the untuned program would take now, by how many times as fast as it the best is.
+        # Estimate what the untuned program would take now: the best one's time, times the best one's gain.
         gain = self.best.gain or 1.0
         baseline = min(other) * gain
         self.baseline = min(self.baseline, baseline)
@@ -280,19 +286,21 @@ class Search:
 
     @property
     def is_to_settle(self) -> bool:
-        """Whether the best is another than the untuned program, and was not settled."""
+        """Return whether the best differs from the untuned program and was not yet confirmed."""
         best = self.best
         return best is not None and not best.untuned and best.gain >= LEAST and not self.is_settled
 
     def settle(self, own: Sequence[float], untuned: Sequence[float], message: str = "") -> None:
-        """Keep what the best and the untuned program took in the network, in turn: that decides which a build takes."""
+        """Record the seconds of the best and of the untuned program in the network; they decide which of them builds
+        use.
+        """
         assert self.best is not None
         measured = Measured(PAIRED, (tuple(own),), message)
         record = self._record(self.best.decision, self._cost, measured, sure_baseline(own, untuned))
         self._settled(replace(record, caches=IN_NETWORK))
 
     def settle_alone(self) -> None:
-        """Run the best and the untuned program in turn: that decides which a build takes."""
+        """Run the best and the untuned program in turn, outside a network; this decides which of them builds use."""
         assert self.best is not None and self._best_path is not None and self._untuned_path is not None
         measured, sure = self._in_turn(self._best_path, self._untuned_path), 0.0
         if measured.outcome == OK:
@@ -329,7 +337,7 @@ class Search:
         )  # fmt: skip
 
     def predicted(self, points: Sequence[MeasuredCandidate]) -> np.ndarray:
-        """Seconds of candidates: the formula's cycles, and what was learned of it."""
+        """Return the predicted seconds of candidates: the formula's cycles, corrected by the learned residual."""
         cycles = np.array([max(point.cost.cycles, 1.0) for point in points])
         return cycles * self.task.seconds_a_cycle * np.exp(self.residual.predict(points))
 
@@ -337,7 +345,9 @@ class Search:
         return MeasuredCandidate(decision.rule, decision.knobs, cost, self.task.key, self.task.target_key)
 
     def _learn(self) -> None:
-        """Fit the residual to this task's records; to others of the same rules too, while those are few."""
+        """Fit the residual to this task's records, and while there are few, also to other tasks' records of the same
+        rules.
+        """
         own = [record for record in self.seen.values() if _teaches(record)]
         known = [*(self._priors() if len(own) < 4 * BATCH else []), *own]
         points = [MeasuredCandidate(r.rule, r.knobs, Cost(r.compute, r.memory), r.task, r.target) for r in known]
@@ -345,14 +355,16 @@ class Search:
         self.residual.fit(points, [time / cycles for time, cycles in zip(undisturbed(known), predicted, strict=True)])
 
     def _priors(self) -> list[Record]:
-        """Records of the same rules, of other tasks and other targets: they say where to look, not what is best."""
+        """Return records of the same rules from other tasks and targets; they help to draft candidates, not to choose
+        the best.
+        """
         rules = sorted({one.rule for one in self.space.yielded})
         here = self.task.key, self.task.target_key
         others = {(r.task, r.target, r.decision): r for r in self.database.records(rules=rules) if _teaches(r)}
         return [record for (task, target, _), record in others.items() if (task, target) != here][-_PRIORS:]
 
     def _compiled(self, asked: Sequence[tuple[Task, Checked, Path]], end: float) -> list[str]:
-        """What went wrong with each artifact, for the device on which candidates run."""
+        """Compile candidates for the device on which they run, and return an error text for each, "" for success."""
         return artifacts(asked, self.runner.key, self.options.workers, end, self.runner.architectures)
 
     def _path(self) -> Path:
@@ -360,31 +372,31 @@ class Search:
 
 
 def _teaches(record: Record) -> bool:
-    """Whether a record has a measured and a predicted time, of runs of the candidate alone."""
+    """Return whether a record has a measured and a predicted time, and comes from runs of the candidate alone."""
     return record.time < float("inf") and record.compute > 0 and record.caches != IN_NETWORK
 
 
 def sure_gain(own: Sequence[float], other: Sequence[float]) -> float:
-    """How many times as fast, in the half of the runs of a pair where that is less.
+    """Return how many times as fast as `other` a program is: the smaller value of the two halves of the runs.
 
-    The fastest runs are compared: a disturbance only makes runs slower, and does not last for half of a pair.
+    The fastest runs are compared: a disturbance only makes runs slower, and hardly lasts for half of a pair.
     """
     half = len(own) // 2
     return min(min(other[:half]) / min(own[:half]), min(other[half:]) / min(own[half:]))
 
 
 def sure_baseline(own: Sequence[float], other: Sequence[float]) -> float:
-    """The `baseline` of a pair's record, of which its gain is the sure one."""
+    """Return the `baseline` for a pair's record, which makes the record's gain equal to `sure_gain`."""
     return min(own) * sure_gain(own, other)
 
 
 def is_faster(own: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether a pair is won: in both halves of the runs."""
+    """Return whether a program wins a pair: in both halves of the runs."""
     return sure_gain(own, other) > LEAST
 
 
 def failure(one: Checked, fault: str) -> Measured | None:
-    """Why a candidate cannot be run, with what compiling it came to; None where it can."""
+    """Return the result for a candidate that cannot be run, with its reason; None if it can."""
     if one.outcome != OK:
         return Measured(one.outcome, (), one.message)
     outcome = LATE if fault == LATE else CRASHED if "died" in fault else REFUSED

@@ -1,4 +1,4 @@
-"""What is tuned: the distinct operators of a model, each once, with the number of its uses."""
+"""Tasks: the distinct operators of a model, each with the number of its uses."""
 
 from __future__ import annotations
 
@@ -62,53 +62,60 @@ class Task:
 
     @cached_property
     def seconds_a_cycle(self) -> float:
-        """Seconds of a cycle that formulas predict: at the clock at which this machine was seen to compute, if it was
-        measured and is the target, else at the one that the target names."""
+        """The seconds of a predicted cycle: at the measured clock if the target is this machine and was measured, else
+        at the clock that the target names.
+        """
         named = float(getattr(self.target.description, "cycle_seconds", _CYCLE))
         return named / clock(self.target)
 
     @property
     def device(self) -> str:
-        """The kind of target whose device measurements open once for many; "" where each has a process of its own."""
+        """The kind of device that one process opens once for many measurements; "" if each measurement has a new
+        process.
+        """
         return device_of(self.target)
 
     @cached_property
     def target_key(self) -> str:
-        """The part of a record's key that stands for the target."""
+        """The target as a part of record keys."""
         return target_key(self.target)
 
     @cached_property
     def text(self) -> str:
-        """The function as JSON, for other processes."""
+        """The function as JSON, to send to other processes."""
         return json.dumps(to_json(self.func))
 
     @cached_property
     def open_sizes(self) -> list[str]:
-        """The names of sizes that are only known when the function runs: such a task cannot be measured."""
+        """The names of sizes that are only known when the function runs; a task with such sizes cannot be measured."""
         dims = [dim for param in self.func.params if isinstance(param, Buffer) for dim in param.shape]
         scalars = [param for param in self.func.params if isinstance(param, Var)]
         return sorted({v.name for v in (*scalars, *(v for dim in dims for v in free_vars(dim)))})
 
 
 def clock(target: Target) -> float:
-    """How many times the clock that a target names its machine was measured to have; 1 where that is not known."""
+    """Return the measured clock of the target's machine as a multiple of the clock that the target names; 1 if
+    unknown.
+    """
     measured = known(target.description.cores) if _is_here(target) else None
     return 1.0 if measured is None else measured.clock
 
 
 def measure_clock(target: Target) -> None:
-    """Measure the clock of this machine, which takes 2 s the first time, where it is the target."""
+    """Measure this machine's clock if it is the target; this takes 2 s the first time."""
     if _is_here(target):
         machine(target.description.cores)
 
 
 def _is_here(target: Target) -> bool:
-    """Whether a target is this machine's CPU."""
+    """Return whether the target is this machine's CPU."""
     return target.code_identity() == Target("cpu").code_identity()
 
 
 def device_of(target: Target) -> str:
-    """The kind of a target whose device measurements open once for many; "" where each has a process of its own."""
+    """Return the kind of device that one process opens once for many measurements of this target; "" if there is
+    none.
+    """
     return "" if lookup(target, "opened") is None else target.kind
 
 
@@ -133,7 +140,7 @@ def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **
     tasks = []
     for key, same in uses.items():
         function, names = units[same[0]].function, tuple(units[node].name for node in same)
-        # A function that updates an input in place has its parameters in another order.
+        # A function that updates an input in place has a different order of parameters.
         inputs = [node.inputs if function.updated is None else () for node in same]
         constants = [frozenset(p for p, value in enumerate(one) if value in stored) for one in inputs]
         where = place(function.func, machine, function.operators).target
@@ -147,13 +154,13 @@ def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **
 
 
 def function_task(func: PrimFunc, target: str | Target = "cpu", rules: Sequence[str] = ()) -> Task:
-    """The task of one function, searched by these rules (default: all that there are)."""
+    """Return the task that tunes one function, searching only these rules (default: all)."""
     nameless = func.with_attr("global_symbol", "")
     return Task(func.name, func, code_target(target), structural_digest(nameless).hex(), rules=tuple(rules))
 
 
 def _merged(tasks: Sequence[Task]) -> list[Task]:
-    """Equal functions once."""
+    """Merge tasks for equal functions into one task."""
     uses = Counter(task.key for task in tasks)
     first = {task.key: task for task in reversed(tasks)}
     return [

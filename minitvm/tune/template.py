@@ -1,4 +1,4 @@
-"""A schedule that a user writes with decisions left open: a template, whose decisions the tuner finds.
+"""Templates: schedules written by a user in which some decisions are open, for the tuner to find.
 
     def rows_and_columns(sch, unroll):                     # a knob of the user's own
         i, j, k = sch.get_loops("C")
@@ -11,8 +11,8 @@ After AutoTVM (Chen et al., "Learning to optimize tensor programs", NeurIPS 2018
 after MetaSchedule, whose traces sample. Here both are knobs of one `strategy.Rule`, so that search, records and
 measurements are those of the package's own rules.
 
-A template runs in this process only: other processes get the function that it scheduled. So it may be a lambda, a
-function of a notebook, or use whatever this process has registered.
+A template runs only in this process, and other processes get the scheduled function. So it may be a lambda or a
+function in a notebook, or use anything that this process has registered.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Function = Callable[..., Any]
 
 @dataclass(slots=True)
 class _Asked:
-    """Answers the sampling calls of one run by `knobs`, or leaves them to chance; keeps the name of each."""
+    """Answers the sampling calls of one run from `knobs`, or samples at random, and keeps a name for each decision."""
 
     knobs: Mapping[str, Knob] | None = None
     names: list[tuple[str, Primitive, Mapping[str, Any]]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class _Asked:
         return None if self.knobs is None else self._decision(name, primitive, arguments, self.knobs)
 
     def _named(self, sch: Schedule, arguments: Mapping[str, Any]) -> str:
-        """What a decision is called, after its loop or block; the second one of a name has a number."""
+        """Return a name for a decision, after its loop or block; later decisions with the same name get a number."""
         if "loop" in arguments:
             base = f"tile_{sch.get(arguments['loop']).var.name}"
         elif "block" in arguments:
@@ -77,7 +77,7 @@ class _Asked:
     def _decision(
         self, name: str, primitive: Primitive, arguments: Mapping[str, Any], knobs: Mapping[str, Knob]
     ) -> Any:
-        """The decision that the knobs of that name stand for; raises `ScheduleError` where there are none."""
+        """Return the decision that the knobs give for this name; raises `ScheduleError` if they do not."""
         if name in self.extents:
             count = int(arguments["n"])
             parts = [f"{name}_{part}" for part in range(1, count)]
@@ -101,7 +101,9 @@ class _Asked:
         return knobs[name]
 
     def taken(self, trace: Trace) -> dict[str, Knob]:
-        """The decisions of a run as knobs: of a tile all factors but the outermost, which follows from them."""
+        """Return the decisions of a run as knobs. For a tiling, these are all factors but the outermost, which follows
+        from them.
+        """
         knobs: dict[str, Knob] = {}
         decisions = [inst.decision for inst in trace.insts if inst.primitive.decides]
         for (name, primitive, arguments), decision in zip(self.names, decisions, strict=True):
@@ -117,9 +119,9 @@ class _Asked:
 class Template:
     """Candidates for one function: the runs of `schedule(sch, **knobs)`, one for each set of decisions.
 
-    `schedule` is a function that takes a `Schedule`, or a `Trace` (or a `Schedule`, whose trace is taken) in which
-    something is sampled. `knobs` are the values of further parameters of the function, by their names. Raises
-    `InputError` where these do not fit the function, and where nothing is left open.
+    `schedule` is a function of a `Schedule`, or a `Trace` with sampled decisions, or a `Schedule` that has such a
+    trace. `knobs` are the possible values of the function's further parameters, by name. Raises `InputError` if these
+    do not fit the function, or if no decision is open.
     """
 
     def __init__(
@@ -132,13 +134,14 @@ class Template:
 
     @cached_property
     def rule(self) -> Rule:
-        """A rule for the tuner alone, for this very function."""
+        """Return a rule that only the tuner uses, for exactly this function."""
         return Rule(self.name, lambda func: func is self.func, self._candidates, for_tuning=True, local=True)
 
     def task(self, target: str | Target) -> Task:
-        """The task of tuning it; its candidates run in turn with what a build takes.
+        """Return the task of tuning this template; its candidates run in turn with the schedule of an ordinary build.
 
-        Its key differs from the function's: no build takes its records, and an edited template does not take old ones.
+        Its key differs from the function's key, so builds do not use its records. The key depends on the template's
+        source, so an edited template does not use old records.
         """
         plain = function_task(self.func, target, rules=(self.name,))
         key = hashlib.sha256(f"{plain.key}\0{self._text}\0{sorted(self.knobs.items())}".encode()).hexdigest()
@@ -146,7 +149,9 @@ class Template:
 
     @contextmanager
     def registered(self, kind: str) -> Iterator[None]:
-        """Within, it is one of the rules of a kind of target. Raises `InputError` where a rule has its name."""
+        """Register the rule for a kind of target during a `with` block. Raises `InputError` if another rule has its
+        name.
+        """
         rows, row = rules_of(kind), self.rule
         if any(other.name == row.name for other in rows):
             raise InputError(f"tune_func: {row.name} is the name of a rule for {kind}; give the schedule another name")
@@ -157,7 +162,7 @@ class Template:
             rows.remove(row)
 
     def apply(self, sch: Schedule, **knobs: Knob) -> None:
-        """Schedule by these decisions; raises `ScheduleError` where one is missing, or decides nothing."""
+        """Schedule with these decisions; raises `ScheduleError` if one is missing, or is not asked for."""
         asked = _Asked(knobs)
         with sch.deciding(asked):
             self._function(sch, **{name: knobs[name] for name in self.knobs})
@@ -166,7 +171,9 @@ class Template:
             raise ScheduleError(f"{self.name}: {', '.join(idle)} decides nothing here")
 
     def price(self, **knobs: Knob) -> Cost:
-        """The same for all; raises `LookupError` for tiles that do not divide their loop, and for unknown values."""
+        """Return the same cost for all decisions; raises `LookupError` for tiles that do not divide their loop, and for
+        unknown values.
+        """
         for name, values in self.knobs.items():
             if knobs[name] not in values:
                 raise LookupError(name)
@@ -182,7 +189,7 @@ class Template:
 
     @cached_property
     def _drawn(self) -> list[tuple[tuple[str, Knob], ...]]:
-        """The decisions of many runs. These take seconds, and a tuner asks for candidates several times."""
+        """Return the distinct decisions of many random runs. This is cached, because it takes seconds."""
         generator = np.random.default_rng(0)
         drawn: dict[tuple[tuple[str, Knob], ...], None] = {}
         refused: ScheduleError | None = None
@@ -212,7 +219,7 @@ class Template:
         return list(drawn)
 
     def _draw(self, own: Mapping[str, Knob], seed: int) -> dict[str, Knob]:
-        """What one run samples."""
+        """Run the template once with random samples, and return the decisions."""
         sch, asked = Schedule(self.func, seed=seed), _Asked()
         with sch.deciding(asked):
             self._function(sch, **own)
@@ -220,7 +227,7 @@ class Template:
         return asked.taken(sch.trace)
 
     def _listed(self, generator: np.random.Generator) -> Iterator[dict[str, Knob]]:
-        """All combinations of the user's knobs; LISTED of them, drawn at random, where there are more."""
+        """Yield all combinations of the user's knobs, or LISTED random ones if there are more."""
         names, values = list(self.knobs), list(self.knobs.values())
         if prod(map(len, values)) <= LISTED:
             yield from (dict(zip(names, point, strict=True)) for point in product(*values))
@@ -232,7 +239,7 @@ class Template:
 def _function_of(
     schedule: Function | Trace | Schedule, knobs: Mapping[str, Sequence[Knob]]
 ) -> tuple[str, Function, str]:
-    """The name of a template, what schedules, and the text by which its records are known."""
+    """Return the name of a template, the function that schedules, and the text that identifies its records."""
     for name, values in knobs.items():
         good = values and all(isinstance(v, bool | str) or (isinstance(v, int) and v >= 1) for v in values)
         if not good or len({type(v) for v in values}) > 1:
@@ -262,7 +269,7 @@ def _function_of(
 
 
 def _leave_open(*_: Any) -> None:
-    """Sample anew, whatever the trace decided."""
+    """Return None, so that a replay samples again instead of using the trace's decision."""
 
 
 def _name(function: Function) -> str:
@@ -270,7 +277,7 @@ def _name(function: Function) -> str:
 
 
 def _text(function: Function) -> str:
-    """The source of a function and the values that it closes over; its code where there is no source."""
+    """Return the source of a function with the values that it closes over; its bytecode if there is no source."""
     cells = getattr(function, "__closure__", None) or ()
     known = [repr(cell.cell_contents) for cell in cells if _is_plain(cell.cell_contents)]
     try:

@@ -8,10 +8,10 @@ message.py   a request as bytes: the name of a function, its argument, and a sig
 worker.py    on a board: what Dask calls there, and the program `minitvm worker`
 client.py    at the user: sends requests to the workers of one target, and sends them again where a worker died
 
-A worker is tagged with the text of its target, as a resource of Dask's, and does one request at a time. Dask pickles
-one name, `minitvm.tune.farm.worker:work`, and bytes; no function or object of ours travels as a pickle. But Dask's
-ports take any pickle, from anybody who reaches them, and a client unpickles replies: the key is no protection against
-who can speak to the scheduler. TLS is.
+A worker has the text of its target as a tag (a Dask resource), and does one request at a time. Dask pickles only the
+name `minitvm.tune.farm.worker:work` and bytes; minitvm sends none of its own functions or objects as pickles. But
+Dask's ports accept any pickle from anybody who can reach them, and a client unpickles the replies. So the key does not
+protect against people who can reach the scheduler. TLS does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""At the user: requests go to the workers of one target; one whose worker died goes to another."""
+"""The user's side of a farm: send requests to the workers of one target, and send a request again if its worker
+died.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class Farm:
 
     @property
     def key(self) -> bytes:
-        """What signs requests; this user's key is made when it is first needed."""
+        """The key that signs requests. If the user has none yet, it is made on first use."""
         if self._key is None:
             self._key = sign.make_user_key()
         return self._key
@@ -64,12 +66,12 @@ class Farm:
         self.close()
 
     def close(self) -> None:
-        """Leave the scheduler. What waits there is dropped; the workers stay."""
+        """Disconnect from the scheduler. Waiting requests are dropped; the workers stay."""
         with contextlib.suppress(Exception):
             self._client.close(timeout=2)
 
     def all_workers(self) -> dict[str, list[str]]:
-        """The tags of each worker of our version, by its name."""
+        """Return the tags of each worker that has our version, by the worker's name."""
         return {
             name: [tag for tag in tags if tag not in (ANYONE, version())]
             for name, tags in self._all_tags().items()
@@ -77,7 +79,7 @@ class Farm:
         }
 
     def other_versions(self) -> dict[str, str]:
-        """The version of each worker of another one, by its name. It gets no work."""
+        """Return the versions of the workers that have another version than we have, by name. They get no work."""
         return {
             name: next((tag for tag in tags if tag.startswith(VERSION)), "an older version")
             for name, tags in self._all_tags().items()
@@ -85,7 +87,7 @@ class Farm:
         }
 
     def _all_tags(self) -> dict[str, list[str]]:
-        """The resources of each worker of minitvm, by its name."""
+        """Return the Dask resources of each minitvm worker, by name."""
         try:
             infos = self._client.scheduler_info(n_workers=-1)["workers"].values()
         except Exception as error:
@@ -97,10 +99,10 @@ class Farm:
         return [name for name, tags in self.all_workers().items() if self.tag in (*tags, ANYONE)]
 
     def run(self, function: str, arguments: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-        """The result of `function` ("module:function") for each argument, with its number, in the order of their ends.
+        """Run `function` ("module:function") for each argument; yield (number, result) as the results arrive.
 
-        Raises `ExecutionError` if the scheduler or the last worker is gone and stays away, and for a request that
-        ended `DEATHS` workers; `InputError` for what a worker refused.
+        Raises `ExecutionError` if the scheduler or the last worker disappears and does not come back, and for a request
+        that killed `DEATHS` workers. Raises `InputError` for a request that a worker refused.
         """
         requests = [signed(function, argument, self.key) for argument in arguments]
         deaths: Counter[int] = Counter()  # of workers, by request
@@ -147,7 +149,7 @@ class Farm:
             raise self._lost(None)
 
     def _died(self, future: Any) -> int:
-        """How many workers died of a request, one after the other; raises if it failed for another reason."""
+        """Return how many workers died of a request, one after the other. Raises if it failed for another reason."""
         if future.status != "error":  # cancelled or lost: the scheduler that knew it is gone
             raise self._lost(None)
         error = future.exception()

@@ -1,8 +1,8 @@
-"""What travels to a worker: our version, the name of a function from bytes to bytes, its argument, and a signature.
+"""The messages to a worker: our version, the name of a function from bytes to bytes, its argument, and a signature.
 
-The signature is HMAC-SHA256 (RFC 2104) with the key that signs artifacts (`runtime.artifact.sign`), as the artifacts
-within are signed: one key, Python's own `hmac`, no other library. Whoever has the key can run code on all workers, and
-each worker has it. Where boards must not be able to do work in the user's name, give each farm a key of its own.
+The signature is HMAC-SHA256 (RFC 2104) with the key that also signs artifacts (`runtime.artifact.sign`), so there is
+only one key, and Python's own `hmac` is enough. Whoever has the key can run code on all workers, and each worker has
+it. If boards must not be able to do work in the user's name, give each farm its own key.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _LENGTH = struct.Struct("<Q")
 
 
 def version() -> str:
-    """The version that both sides must have. It is also a resource that Dask's scheduler knows each worker by."""
+    """Return the version that both sides must have. Dask's scheduler also knows each worker by it, as a resource."""
     from ... import __version__
 
     return f"{VERSION}{__version__}, protocol {_PROTOCOL}"
 
 
 def other_version(found: str, side: str) -> str:
-    """The message for two sides of different versions; `side` is the one with the version `found`."""
+    """Return the error message for two sides with different versions; `side` is the one with the version `found`."""
     return report(
         f"{side} is of another version of minitvm",
         wanted=version(),
@@ -41,15 +41,15 @@ def other_version(found: str, side: str) -> str:
 
 
 def signed(function: str, argument: bytes, key: bytes) -> bytes:
-    """A request for `function` ("module:function")."""
+    """Return a signed request to call `function` ("module:function") with `argument`."""
     body = b"\0".join([version().encode(), function.encode(), argument])
     return _signature(body, key) + body
 
 
 def checked(request: bytes, key: bytes) -> tuple[str, bytes]:
-    """The function and the argument of a request.
+    """Return the function and the argument of a request.
 
-    Raises `ArtifactError` unless it was signed with `key`, and for one of another version.
+    Raises `ArtifactError` if it was not signed with `key`, or comes from another version.
     """
     signature, body = request[:_SIGNATURE], request[_SIGNATURE:]
     if not hmac.compare_digest(signature, _signature(body, key)):
@@ -69,7 +69,7 @@ def checked(request: bytes, key: bytes) -> tuple[str, bytes]:
 
 
 def packed(head: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
-    """A JSON object and some bytes, as bytes."""
+    """Encode a JSON object and some byte strings as bytes."""
     text = json.dumps({**head, "sizes": [len(blob) for blob in blobs]}).encode()
     return b"".join([_LENGTH.pack(len(text)), text, *blobs])
 

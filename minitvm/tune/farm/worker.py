@@ -1,7 +1,7 @@
-"""On a board: `work` is what Dask calls there, `serve` is the program `minitvm worker`.
+"""The board's side of a farm: Dask calls `work`, and `serve` is the program `minitvm worker`.
 
-A nanny of Dask's starts the worker's process, and another one if that ends. The worker has one thread, so it does one
-request at a time; what it runs may start processes of its own, as the tuner's measurements do.
+A Dask nanny starts the worker's process, and starts it again if it ends. The worker has one thread, so it does one
+request at a time. A request may start further processes, as the tuner's measurements do.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _OURS = ("minitvm", "tests")  # packages whose functions may be asked for
 
 
 def work(request: bytes) -> bytes:
-    """Do a signed request; returns 0 and the result, or 1 and the text of a `MinitvmError`.
+    """Do a signed request; return 0 and the result, or 1 and the text of a `MinitvmError`.
 
-    Dask finds this function by its name on the worker's own installation.
+    Dask finds this function by its name in the worker's own installation.
     """
     try:
         key = worker_key()
@@ -47,7 +47,10 @@ def work(request: bytes) -> bytes:
 
 
 def worker_key() -> bytes:
-    """The key of this worker: MINITVM_FARM_KEY names its file, else the user's own. Raises `ArtifactError` without."""
+    """Return the key of this worker: from the file that MINITVM_FARM_KEY names, else the user's own key.
+
+    Raises `ArtifactError` if there is none.
+    """
     path = os.environ.get(KEY)
     key = sign.key_bytes(path) if path else sign.user_key()
     if key is None:
@@ -71,11 +74,12 @@ def _named(name: str) -> Callable[[bytes], bytes]:
 
 
 def serve(address: str, target: Target, key: str | None, security: Any, ready: Callable[[str], None]) -> None:
-    """Be a worker of the scheduler at `address` until SIGINT or SIGTERM; `ready` gets a line when it is connected.
+    """Run a worker of the scheduler at `address` until SIGINT or SIGTERM; call `ready` with a line when it is
+    connected.
 
-    `key` is a file (None: the user's key), `security` as in `connection`. Raises `MissingExtra`, `ArtifactError`
-    without a key, `InputError` if the scheduler cannot be reached, and `ExecutionError` when it
-    is gone.
+    `key` is the path of a key file (None: the user's key), and `security` is as in `connection`. Raises `MissingExtra`
+    if Dask is not installed, `ArtifactError` if there is no key, `InputError` if the scheduler cannot be reached, and
+    `ExecutionError` when the scheduler is gone.
     """
     if key is not None:
         os.environ[KEY] = os.path.abspath(key)
@@ -107,7 +111,7 @@ async def _serve(address: str, target: Target, security: Any, folder: str, ready
 
 
 async def _reached(address: str, security: Any) -> None:
-    """Raises `InputError` unless a scheduler answers."""
+    """Raise `InputError` unless a scheduler answers at the address."""
     from distributed.comm import connect
 
     arguments = {} if security is None else security.get_connection_args("worker")
@@ -119,7 +123,7 @@ async def _reached(address: str, security: Any) -> None:
 
 
 def unreachable(address: str, error: BaseException) -> InputError:
-    """One message for a scheduler that does not answer."""
+    """Return the error for a scheduler that does not answer."""
     reason = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0].rpartition(">: ")[2]
     return InputError(
         report(
@@ -132,9 +136,9 @@ def unreachable(address: str, error: BaseException) -> InputError:
 
 
 def connection(ca: str | None, certificate: str | None, key: str | None) -> Any:
-    """Dask's `Security` for files of certificates; None without (then Dask's own configuration holds).
+    """Return Dask's `Security` for certificate files; None if no file is given (then Dask's own configuration applies).
 
-    Raises `InputError` for some of the three, and for a file that is not there.
+    Raises `InputError` if only some of the three are given, or if a file does not exist.
     """
     files = {"--tls-ca-file": ca, "--tls-cert": certificate, "--tls-key": key}
     if not any(files.values()):
@@ -150,12 +154,12 @@ def connection(ca: str | None, certificate: str | None, key: str | None) -> Any:
 
 
 def distributed() -> Any:
-    """The library. Raises `MissingExtra` where it is not installed."""
+    """Import and return the library `distributed`. Raises `MissingExtra` if it is not installed."""
     try:
         import distributed
     except ImportError:
         raise missing_extra("Dask distributed", "farm") from None
-    # What goes wrong is one message of ours; Dask would print a traceback beside it.
+    # We print one message for an error; Dask would also print a traceback.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     return distributed
 
