@@ -128,7 +128,8 @@ print("the picture:", touches.save("touches"))
 #
 # Nearly every lesson ends with this table, which we call the *ledger*. Some of its rows need an explanation:
 #
-# - *loaded again* counts the loads of elements that were loaded before, and *stored again* counts the same for stores;
+# - *loaded again* counts the loads of elements that were loaded before, and *stored again* counts the stores to
+#   elements that were stored before;
 # - *bytes moved by a cache* counts the bytes that a toy cache would fetch from memory. This cache has 16 lines of 64
 #   bytes. If a program reads memory in order, the cache fetches few bytes, because the program uses every element of a
 #   line that was fetched;

@@ -21,8 +21,8 @@ from minitvm.expr import Range, Var, structural_equal, substitute, walk
 # Memory has no rows and columns. It is one long line of elements. If A has 4 columns, the element `A[i, r]` is at
 # position `i * 4 + r`: skip i whole rows, then r elements.
 #
-# We build that expression with Python's own operators. Here they do not compute anything: they build a tree, because
-# `i` and `r` are not numbers yet.
+# We build that expression with Python's own operators. Here the operators do not compute anything: they build a tree,
+# because `i` and `r` are not numbers yet.
 
 # %%
 i, r = tiny.Name("i"), tiny.Name("r")

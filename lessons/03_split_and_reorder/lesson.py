@@ -22,7 +22,7 @@ from minitvm.script import tir as T
 #
 # To change the order of the loops, minitvm needs the example in a form with *blocks*. A block holds the computation of
 # one element. The block does not use the loop variables directly. It has its own *iterators*, here `vi`, `vj` and `vr`,
-# and it declares what kind each of them is:
+# and it declares the kind of each iterator:
 #
 # - S means *spatial*: each value of the iterator belongs to a different part of the result, for example to a different
 #   row;
@@ -72,12 +72,12 @@ for name, entry in counted.items():
 
 # %% [markdown]
 # Both orders load 100,352 elements. But the cache moves 2,240,640 bytes in the order `i j r` and only 147,584 bytes in
-# the order `i r j`, about one fifteenth. The reason is B: if the program reads B along its rows, all 16 elements of a
-# fetched line are used before the line leaves the cache.
+# the order `i r j`, about one fifteenth as many. The reason is B: if the program reads B along its rows, all 16
+# elements of a fetched line are used before the line leaves the cache.
 #
-# You can watch this in two films of a smaller product, 2 x 8 times 8 x 8. An element that is read is blue, an element
-# that is written is orange, elements in a cache of 8 lines are green, and an element that had to be fetched is red.
-# Look at B. In the first film almost every element that is read turns red, and in the second film only one in four
+# You can watch the difference in two films of a smaller product, 2 x 8 times 8 x 8. An element that is read is blue, an
+# element that is written is orange, elements in a cache of 8 lines are green, and an element that had to be fetched is
+# red. Look at B. In the first film almost every element that is read turns red, and in the second film only one in four
 # does. (Open each film in a browser. It starts again when it has ended.)
 
 # %%
@@ -139,9 +139,9 @@ tiled = sch.func
 tiled.show()
 
 # %% [markdown]
-# Look at the line with the five loops. The two innermost, `r_1` and `j_1`, run over a tile of B with 8 rows of 16
-# elements. Each row of the tile is one line of 64 bytes, so the tile takes 8 of the 16 lines of the cache. It stays
-# there while `i` runs over all rows of A.
+# Look at the line with the five loops. The two innermost loops, `r_1` and `j_1`, run over a tile of B with 8 rows of 16
+# elements. Each row of the tile is one line of 64 bytes, so the tile takes 8 of the 16 lines of the cache. The tile
+# stays there while `i` runs over all rows of A.
 #
 # ## Is it still the same program?
 #

@@ -84,8 +84,8 @@ compare("graph", reference.graph.run(graph, {"A": a})[0])
 
 # %% [markdown]
 # If the graph ran exactly like this, each operator would write a whole tensor to memory, and the next operator would
-# read it again. To avoid that, the compiler *fuses* operators: it joins operators that can be computed together into
-# one function.
+# read it again. To avoid these writes and reads, the compiler *fuses* operators: it joins operators that can be
+# computed together into one function.
 
 # %%
 fused = minitvm.lower(model, stop_at="fused")
@@ -95,10 +95,10 @@ compare("fused graph", reference.graph.run(fused, {"A": a})[0])
 
 # %% [markdown]
 # The three operators have become one function, `dense_packed_add_relu`, which is named after them. (`dense` is another
-# name for a matrix product.) The name also shows that the compiler has *packed* B, which means that it has stored its
-# elements in another order. It can do this once, before the first run, because B is a constant. The packed B has the
-# shape [panel, k, column], where a panel is a group of neighbouring columns that fill one vector. Kernels read B in
-# exactly this order, so they read the memory of B from start to end.
+# name for a matrix product.) The name also shows that the compiler has *packed* B, which means that it has stored the
+# elements of B in another order. The compiler can pack B once, before the first run, because B is a constant. The
+# packed B has the shape [panel, k, column], where a panel is a group of neighbouring columns that fill one vector.
+# Kernels read B in exactly this order, so they read the memory of B from start to end.
 #
 # ## 2. Tensor expressions: a formula for each element
 #
@@ -163,10 +163,10 @@ compare("tir", y)
 # Each tensor has its own loops, and two of the tensors, `dense` and `T_add`, are buffers that are written completely
 # before they are read.
 #
-# Then the program is *scheduled*: steps such as `split` and `reorder` change its loops. You did this by hand in lesson
-# 03. Here a part of minitvm called a *strategy* chooses the steps. The strategy knows how wide the vectors of your
-#     machine are and how many registers the machine has. Each step is recorded, so you can read the steps and run them
-#     again:
+# Then the program is *scheduled*: steps such as `split` and `reorder` change its loops. In lesson 03 you chose such steps
+# by hand. Here a part of minitvm called a *strategy* chooses the steps. The strategy knows how wide the vectors of your
+# machine are and how many registers the machine has. Each step is recorded, so you can read the steps and run them
+# again:
 
 # %%
 scheduled = minitvm.lower(model, stop_at="schedule")[OPERATOR]
@@ -212,7 +212,7 @@ print(
 )
 
 # %% [markdown]
-# Compare this with the kernel above. The statements on vectors have become calls, and each call stands for an
+# Compare this source with the kernel above. The statements on vectors have become calls, and each call stands for an
 # instruction of the processor: `load`, `store`, `maximum`, and `fma`, which multiplies and adds in one step.
 #
 # The *executable* contains the kernels and everything else that a run needs: the constants, the amount of memory, and a
@@ -271,13 +271,13 @@ print("meaning and machine code agree:", bool((by_meaning == compiled).all()))
 
 # %% [markdown]
 # The name of the function, `dense_packed_add_shifted_relu`, shows that the new operator was fused with the others,
-# although no part of the compiler knows it. The declaration `Pattern.ELEMENTWISE` was enough. It means that each
-# element of the output needs only one element of the input, and fusion needs no other information.
+# although no part of the compiler knows this operator. The declaration `Pattern.ELEMENTWISE` was enough. It declares
+# that each element of the output needs only one element of the input, and fusion needs no other information.
 #
 # ## The ledger
 #
-# This ledger counts the same model, with matrices of 32 x 32, at three levels. The last row is the time of compiled
-# code for matrices of 256 x 256. Compare it with the last row of lesson 03.
+# This ledger counts the same model, with matrices of 32 x 32, at three levels. The last row shows how long the compiled
+# code takes for 256 x 256 matrices. Compare this time with the last row of the ledger in lesson 03.
 
 # %%
 larger, (more_a, more_b, *others) = model_of(32, 32, 32)
@@ -294,12 +294,12 @@ ledger.show(columns)
 # %% [markdown]
 # The number of multiplies is 32,768 at each level, because the model determines it. But the loads fall from 101,376 to
 # about 4,000 (the exact number depends on your machine), and the stores fall from 35,840 to 1,024. In the kernel a tile
-# of sums stays in registers, and each vector of B is loaded once and then used for several rows. This is the tile that
-# was missing at the end of lesson 03. Fewer loads make the compiled code faster, but not the interpreter.
+# of sums stays in registers, and each vector of B is loaded once and then used for several rows. Such a tile in
+# registers was missing at the end of lesson 03. Fewer loads make the compiled code faster, but not the interpreter.
 #
 # ## Your turn
 #
-# Write the meaning and the tensor expression of an operator. The check compares the two.
+# Write the meaning and the tensor expression of an operator. The check compares the results of the two functions.
 #
 #     minitvm lesson 04 --start     (writes exercise_04.py, for you to fill in)
 #     minitvm lesson 04 --check

@@ -134,10 +134,10 @@ assert distances(program) == {(1, -1)}
 # exchange the loops, the distance becomes (-1, 1), and its first number is negative. Then the reader runs first, and it
 # reads an element that has not been written yet.
 #
-# Two films show this. Orange squares have been written, and grey squares have not. The blue square is the element that
-# is being read. Look at the colour of a square just before it turns blue. If i is the outer loop, the square is orange,
-# except in the first row and in the last column. If j is the outer loop, the square is still grey, because the new
-# value of its element is written too late.
+# Two films show both orders of the loops. Orange squares have been written, and grey squares have not. The blue square
+# is the element that is being read. Look at the colour of a square just before it turns blue. If i is the outer loop,
+# the square is orange, except in the first row and in the last column. If j is the outer loop, the square is still
+# grey, because the new value of its element is written too late.
 
 # %%
 
@@ -173,8 +173,8 @@ print("written (0, 1), read (1, 0):")
 assert distances(staircase((0, 1), (1, 0))) == {(1, -1)}
 
 # %% [markdown]
-# Compare this with the first output. The words `writes` and `reads` have changed places, but the distance is (1, -1)
-# again, and so the same orders are legal.
+# Compare this output with the first output. The words `writes` and `reads` have changed places, but the distance is (1,
+# -1) again, and so the same orders are legal.
 #
 # ## The judge agrees
 #
@@ -228,12 +228,12 @@ except ScheduleError as error:
 #
 # ## The wavefront
 #
-# Suppose that an iteration reads two elements: the one that the iteration above it wrote, and the one that the
+# Suppose that an iteration reads two elements: the element that the iteration above it wrote, and the element that the
 # iteration to its left wrote. Then there are two distances, (1, 0) and (0, 1). Both orders of the loops are legal. But
 # neither loop can run its iterations in parallel: neighbours in i depend on each other because of (1, 0), and
-# neighbours in j because of (0, 1). The iterations on one diagonal, however, do not depend on each other, so they could
-# run in parallel. You can rewrite the loops so that one of them follows the diagonals. This is called skewing, and you
-# will do it in lesson 12.
+# neighbours in j depend on each other because of (0, 1). The iterations on one diagonal, however, do not depend on each
+# other, so they could run in parallel. You can rewrite the loops so that one of them follows the diagonals. Rewriting
+# the loops in this way is called *skewing*, and you will do it in lesson 12.
 #
 # ## And our example?
 #

@@ -89,8 +89,7 @@ for n in (8, 9, 10, 15, 16, 17):
 
 # %% [markdown]
 # Look at the line for n = 9. Two pieces of 8 make 16 iterations, but only 9 of them run the block, so 44 % are wasted.
-# So one element too many for the first piece wastes almost half of the iterations. No iteration is wasted only if 8
-# divides n.
+# A single element more than 8 wastes almost half of the iterations. If 8 divides n, no iteration is wasted.
 #
 # Splitting twice can add a second condition. Here the pieces have 24 elements, and 24 does not divide 100. Each piece
 # is cut into parts of 5 elements, and 5 does not divide 24.
@@ -136,8 +135,8 @@ for rounds in (3, 2):
 # With 3 rounds, the interpreter stops at index 10, which X does not have. With 2 rounds, it reports at the end that 2
 # of the 10 elements of Y were never written. A compiled program would report nothing in either case: the first version
 # would overwrite the memory after Y, and the second would return whatever was in Y before. The interpreter can report
-# both mistakes because it records for each element whether it exists and whether it was ever written. This is called
-# *shadow* mode, and it is on unless you switch it off.
+# both mistakes because it records for each element whether it exists and whether it was ever written. This recording is
+# called *shadow* mode, and it is on unless you switch it off.
 #
 # You may declare that your split needs no condition. But then minitvm checks that this is true:
 

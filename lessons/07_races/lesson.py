@@ -50,7 +50,7 @@ for kind in ("serial", "vectorize", "unroll", "parallel"):
     print(body_of(minitvm.lower(sch.func, stop_at="kernel")["relu"]))
 
 # %% [markdown]
-# Compare each kernel with the serial one.
+# Compare each kernel with the serial kernel.
 #
 # - **vectorize**: the loop is gone. `T.Ramp(0, 1, 8)` is the vector of indices 0, 1, ..., 7, so the kernel has one load
 #   of 8 lanes, one max, and one store.
@@ -73,8 +73,8 @@ print("\n".join(source.splitlines()[-2:]))
 # ## Who needs the order?
 #
 # The iterations of `relu` may run in any order, because each iteration has its own element of X and of Y. In the next
-# loop the order matters, because each iteration reads the element that the previous iteration wrote. We write its
-# parallel version by hand, because a schedule would refuse to make it:
+# loop the order matters, because each iteration reads the element that the previous iteration wrote. We write the
+# parallel version of this loop by hand, because a schedule would refuse to make it:
 
 
 # %%
@@ -351,9 +351,9 @@ print("\n".join(refused["parallel", "r"].splitlines()[-4:]))
 # ## The ledger
 #
 # The ledger is for our example in tiles of 4 rows and 16 columns of C. All four programs have *the same loops in the
-# same order*, and each changes the kind of one more loop. In the first program all loops are serial. In the second, the
-# 16 columns of a tile are one vector. In the third, the 4 rows of a tile are unrolled as well. In the fourth, two
-# threads share the tiles.
+# same order*, and each changes the kind of one more loop. In the first program all loops are serial. In the second
+# program, the 16 columns of a tile are one vector. In the third program, the 4 rows of a tile are unrolled as well. In
+# the fourth program, two threads share the tiles.
 
 
 # %%
@@ -391,11 +391,12 @@ for added in ((), ("vector",), ("vector", "unrolled"), ("vector", "unrolled", "p
 ledger.show(columns)
 
 # %% [markdown]
-# The multiplies are 32,768 in all columns: lanes and threads save time, not work. Now look at the loads and stores.
+# Every column has 32,768 multiplies: lanes and threads save time, not work. Now look at the loads and stores.
 #
 # - With vectors, the loads fall from 100,352 to 69,632, because an element of A is loaded once and used for 16 columns.
 # - With unrolled rows, the stores fall from 34,816 to 2,048. Now the tile of C has only constant indices, so minitvm
-#   can keep it in *registers* while `r` runs. It stores each element of C once, instead of once for each product.
+#   can keep it in *registers* while `r` runs. Then each element of C is stored only once, instead of once for each
+#   product.
 #
 # Here is the innermost loop of the third program. Every fast matrix product has an innermost loop of this form:
 

@@ -156,11 +156,12 @@ print(f"live: {run_costs.peak_bytes:,}")
 
 # %% [markdown]
 # The memory has fallen from 4,352 bytes to 384. The price is work: 3,072 elements were computed, although H has only
-# 1,088, so each element was computed 2.82 times on average. (It is not exactly 3 because the first and last rows of H
-# are in fewer windows.)
+# 1,088, so each element was computed 2.82 times on average. (The average is not exactly 3 because the first and last
+# rows of H are in fewer windows.)
 #
 # Larger tiles repeat less work. If Y is computed in tiles of t rows, each tile needs a window of t + 2 rows of H, and
-# only two of these rows are computed again for the next tile. We check this formula against the count:
+# only two of these rows are computed again for the next tile. So the number of computed elements is tiles * window *
+# columns. We check this formula against the count:
 
 
 # %%
@@ -284,11 +285,11 @@ print(f"X and Y together have {4 * ((N + 2) ** 2 + N**2):,} bytes")
 
 # %% [markdown]
 # Look at the first six lines, from top to bottom. The memory shrinks from 4,352 bytes to 0, and the work grows from 1
-# to 2.82. The distance is not so simple. For tiles of 8 rows it is 19,968, more than for compute_root. The window of
-# such a tile has 10 rows, which do not fit into the cache. So each row of H has left the cache before it is used, and
-# the tiles have only added repeated work. For the line *at y* the distance is 9,152, which is only a little more than
-# the size of X and Y together. A window of 3 rows fits into the cache together with the rows of X and Y that are in
-# use, so H is never fetched from memory.
+# to 2.82. The distance is not so simple. For tiles of 8 rows the distance is 19,968, more than for compute_root. The
+# window of such a tile has 10 rows, which do not fit into the cache. So each row of H has left the cache before it is
+# used, and the tiles have only added repeated work. For the line *at y* the distance is 9,152, which is only a little
+# more than the size of X and Y together. A window of 3 rows fits into the cache together with the rows of X and Y that
+# are in use, so H is never fetched from memory.
 #
 # The line *rolling, at y* seems to be among the best in every column of numbers. What is its price? Each iteration now
 # needs rows that the previous iteration computed, so the last column says *no*:

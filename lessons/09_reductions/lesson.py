@@ -64,9 +64,9 @@ except ScheduleError as error:
     print("\n".join(str(error).splitlines()[-4:]))
 
 # %% [markdown]
-# The last lines of the error name the solution, `rfactor`. It gives every iteration of one loop its own element for a
-# partial sum, and adds the partial sums up in a second block. We first split `r`, so that there are four partial sums.
-# We call the four iterations of the inner loop *lanes*:
+# The last lines of the error name the solution, `rfactor`. `rfactor` gives every iteration of one loop its own element
+# for a partial sum, and adds the partial sums up in a second block. We first split `r`, so that there are four partial
+# sums. We call the four iterations of the inner loop *lanes*:
 
 
 # %%
@@ -145,7 +145,7 @@ with np.printoptions(precision=8):
     print("four lanes:  ", run(factored, a, b, bias).ravel())
 
 # %% [markdown]
-# Look at the first number. It is 8.053265 in one line and 8.053266 in the other.
+# Look at the first number of each line. It is 8.053265 for one chain and 8.053266 for four lanes.
 #
 # Is a program with such differences still right? The usual answer is a tolerance: for example, you require that the
 # results agree up to one part in a thousand. But here is a program with a common mistake. It leaves out the last

@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Blocks: a program describes itself
 #
-# To move a computation, a compiler has to know what it reads, what it writes and how often it runs. The compiler could
-# derive these facts from the loops, again in each step of a schedule. Or the program can declare them. A *block* is a
-# computation with such a declaration, like a function with a signature: the loops around the block may change, and no
-# step has to look inside the block. Today we take a block apart and see how far you can rely on its declarations. Then
-# we give a whole tile one signature, so that an instruction can replace it.
+# To move a computation, a compiler has to know what the computation reads and writes, and how often it runs. The
+# compiler could derive these facts from the loops, again in each step of a schedule. Or the program can declare them. A
+# *block* is a computation with such a declaration, like a function with a signature: the loops around the block may
+# change, and no step has to look inside the block. Today we take a block apart and see how far you can rely on its
+# declarations. Then we give a whole tile one signature, so that an instruction can replace it.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -235,10 +235,10 @@ print("accepted;", reference.check(program, sch.func))
 #
 # ## An instruction
 #
-# Some processors have an instruction that computes a whole tile, and for others there is very good hand-written code.
-# To use such an instruction or such code, you describe it as a *tensor intrinsic*, which is a pair of programs: `desc`
-# defines the meaning in plain loops, and `impl` is the implementation. `tensorize` compares a block with `desc`. If
-# both compute the same result, it replaces the block with `impl`.
+# Some processors have an instruction that computes a whole tile, and for other processors there is very good
+# hand-written code. To use such an instruction or such code, you describe it as a *tensor intrinsic*, which is a pair
+# of programs: `desc` defines the meaning in plain loops, and `impl` is the implementation. `tensorize` compares a block
+# with `desc`. If both compute the same result, it replaces the block with `impl`.
 
 # %%
 intrinsic = tir.TensorIntrin.get("matmul_4x4x4_f32")

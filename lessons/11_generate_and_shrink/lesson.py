@@ -247,9 +247,10 @@ print(body_of(pair_found.before), *pair_found.schedule.trace.as_python()[-1:], s
 # outcomes:
 #
 # - the shorter trace still fails;
-# - the shorter trace is fine, which means that the programs before and after it agree;
+# - the shorter trace is fine, which means that the original program and the scheduled program agree;
 # - the shorter trace cannot be replayed, because a later step needs a block or a loop that the missing step would have
-#   returned. A shrinker counts this as "does not fail", because it is not the bug that we are looking for.
+#   returned. A shrinker counts this outcome as "does not fail", because it does not show the bug that we are looking
+#   for.
 
 
 # %%
@@ -295,8 +296,8 @@ for seed in range(2):
 ledger.show(columns)
 
 # %% [markdown]
-# The multiplies and adds are 512 and 576 in all columns. Loads and stores may differ, because some random steps, such
-# as `cache_read`, copy elements.
+# Every column has 512 multiplies and 576 adds. Loads and stores may differ, because some random steps, such as
+# `cache_read`, copy elements.
 #
 # ## Your turn
 #

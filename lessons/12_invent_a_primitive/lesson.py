@@ -119,8 +119,8 @@ print(source[: source.index('"""')] + "    ..." + source.split('"""')[2])
 #
 # The decorator above the function has the argument `requires`, a list of *requirements*. A call is legal if it meets
 # all requirements. `skew` shares most of its requirements with `split` and `fuse`; only the last requirement is new.
-# None of them is about dependences, because skewing alone does not change the order of the iterations. The docstring of
-# each requirement states it formally:
+# None of the requirements is about dependences, because skewing alone does not change the order of the iterations. The
+# docstring of each requirement states the requirement formally:
 
 # %%
 for needed in skew.requires:
@@ -284,8 +284,9 @@ for name, func, steps in (("row by row", program, ROWS * COLUMNS), ("wavefront",
 ledger.show(columns)
 
 # %% [markdown]
-# Look at the last row: with enough workers, 13 steps are enough instead of 48. The work in the first four rows is the
-# same. But the cache moves 2,816 bytes instead of 704, because neighbours on a diagonal are far apart in memory.
+# Look at the last row: with enough workers, 13 steps are enough instead of 48. The first four rows show that both
+# programs do the same work. But the cache moves 2,816 bytes instead of 704, because neighbours on a diagonal are far
+# apart in memory.
 #
 # Is the wavefront now faster on your CPU? Not yet. A kernel of minitvm starts its team of threads only once, so a
 # parallel loop inside another loop runs serially. To be fast, the program would need waves of whole *tiles* instead of

@@ -52,7 +52,8 @@ peak = max(measured.values())
 # %% [markdown]
 # Look at the first lines: two chains run twice as fast as one, and four chains nearly twice as fast as two. With more
 # and more chains the rate stops growing, because the units are busy all the time. That point is reached when the number
-# of chains is the latency times the number of units. On most of today's cores this is 4 * 2 = 8. Remember the number 8.
+# of chains is the latency times the number of units. On most of today's cores you need 4 * 2 = 8 chains. Remember the
+# number 8.
 #
 # (The rates depend on your machine, and on the other programs that run on it. So we measure the peak again before each
 # rung, and use the best result. If a rung reaches more than 100 % of the peak, the machine was less busy during that
@@ -208,12 +209,12 @@ climb("3 register tile", in_registers)
 # The schedule does not mention registers. minitvm keeps a tile in registers if all of its indices are constants after
 # unrolling, as you saw in lesson 07.
 #
-# Did you expect more? On some machines this rung is even *slower* than the previous one. The tile needs far fewer
-# loads, but each load takes longer. Rung 2 read the rows of B from one end to the other. The tile reads a few vectors
-# of a row and then jumps to the next row, which is 4096 bytes further on. Such jumps cost time for three reasons: each
-# one reaches another page of memory, cache lines are evicted before they are used completely, and the processor cannot
-# predict what to fetch next. The register tile is a good idea, but it only pays off once B is arranged well. The next
-# two rungs arrange it.
+# Did you expect a higher rate? On some machines this rung is even *slower* than the previous one. The tile needs far
+# fewer loads, but each load takes longer. Rung 2 read the rows of B from one end to the other. The tile reads a few
+# vectors of a row and then jumps to the next row, which is 4096 bytes further on. Such jumps cost time for three
+# reasons: each one reaches another page of memory, cache lines are evicted before they are used completely, and the
+# processor cannot predict what to fetch next. The register tile is a good idea, but it only pays off once B is arranged
+# well. The next two rungs arrange it.
 #
 # ## Rung 4: panels
 #
@@ -242,8 +243,8 @@ climb("4 panels", by_panels)
 # ## Rung 5: pack
 #
 # A panel fits into the cache, but its rows are still 4096 bytes apart. A cache uses some bits of an address to decide
-# where a line may be kept, and lines that are 4096 bytes apart compete for the same few places. (You will see this in
-# lesson 14.) So we *pack* each panel before we use it: we copy its rows into a separate buffer, one directly after
+# where a line may be kept, and lines that are 4096 bytes apart compete for the same few places. (Lesson 14 shows this
+# competition.) So we *pack* each panel before we use it: we copy its rows into a separate buffer, one directly after
 # another. `cache_read` makes the copy, and `compute_at` moves the copy into the loop over panels.
 
 # %%
@@ -339,7 +340,8 @@ for name, kernel in kernels.items():
 #
 # Here are two of the rungs as films, for an even smaller problem: 4 x 6 times 6 x 16, with tiles of 2 x 2 vectors. Each
 # step of the films handles one vector. Look at C. On rung 2 each vector of C is read and written again and again, once
-# for each r. On rung 3 the same four vectors of C are used until their sums are complete, so they can be registers.
+# for each r. On rung 3 the same four vectors of C are used until their sums are complete, so these vectors can be kept
+# in registers.
 
 # %%
 for title, steps in (("2 vectorise", small_vectors), ("3 register tile", lambda sch: in_registers(sch, (2, 2, 4)))):
@@ -360,10 +362,10 @@ print("the picture:", picture.save("cpu_ladder"))
 # ## Three divisions
 #
 # Why is a tile of 1 x 2 registers slow, and a tile of 4 x 3 registers fast? We use a simple model of a core
-# ([pipeline.py](../pipeline.py)). It has `ports` multiply-add units, `loads` load units, and a `latency`. Here it
-# simulates three steps for each of two tiles. In the output, each group of two characters is a cycle. A digit is a
-# multiply-add that starts in this cycle, and a dot is a unit without work. The digit is the number of the step, 0, 1 or
-# 2:
+# ([pipeline.py](../pipeline.py)). This core has `ports` multiply-add units, `loads` load units, and a `latency`. Here
+# the model simulates three steps for each of two tiles. In the output, each group of two characters is a cycle. A digit
+# is a multiply-add that starts in this cycle, and a dot is a unit without work. The digit is the number of the step, 0,
+# 1 or 2:
 
 # %%
 core = Core(registers=16, latency=4, ports=2, loads=2)
@@ -428,8 +430,8 @@ ledger.show(columns)
 assert len({column.operations["mul"] for column in columns.values()}) == 1
 
 # %% [markdown]
-# The multiplications are 3,072 in every column. But rung 5 needs only 512 loads instead of 6,912, because each vector
-# of B is used for six rows while the sums stay in registers. That is why rung 5 is fast.
+# Every column has 3,072 multiplications. But rung 5 needs only 512 loads instead of 6,912, because each vector of B is
+# used for six rows while the sums stay in registers. That is why rung 5 is fast.
 #
 # ## Your turn
 #

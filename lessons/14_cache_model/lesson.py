@@ -163,9 +163,10 @@ def table(found: dict[str, Counter[float]], left: str) -> None:
 table(histograms, "loops")
 
 # %% [markdown]
-# Read the row `i j r` from left to right. The misses hardly change from column to column, then fall suddenly, to 2,306
-# at 4 KB and to 322 at 8 KB, like a staircase. Can we explain its steps? The inner loop of `i j r` reads a column of B,
-# which is 32 elements in 32 different lines. The next column is in the same lines. There are three cases:
+# Read the row `i j r` from left to right. The misses hardly change from column to column, and then they fall suddenly,
+# to 2,306 at 4 KB and to 322 at 8 KB, like a staircase. Can we explain the steps of this staircase? The inner loop of
+# `i j r` reads a column of B, which is 32 elements in 32 different lines. The next column is in the same lines. There
+# are three cases:
 #
 # - if the lines of the column have left the cache before the next column needs them, a line is fetched for each
 #   element;
@@ -270,10 +271,10 @@ print("the picture:", picture.save("cache_model"))
 # %% [markdown]
 # ## Sets and ways
 #
-# A real cache has no time to search all of its lines at each access. So it is divided into *sets*, and each line may be
-# stored in only one set: set = number of the line % number of sets. A set has room for a few lines. The number of lines
-# in a set is called the *ways* of the cache. When a set is full, it evicts its least recently used line. So a real
-# cache behaves like many small caches, each of which sees its own part of the trace.
+# A real cache has no time to search all of its lines at each access. So the cache is divided into *sets*, and each line
+# may be stored in only one set: set = number of the line % number of sets. A set has room for a few lines. The number
+# of lines in a set is called the *ways* of the cache. When a set is full, it evicts its least recently used line. So a
+# real cache behaves like many small caches, each of which sees its own part of the trace.
 
 
 # %%
@@ -389,7 +390,7 @@ for lines in sorted({1, l1.ways // 2 + 1, max(1, l1.ways - 1), l1.ways + 1, l1.w
 # ## The ledger
 #
 # Here are two of the programs again, with a cache of 2 KB. You can now compute the row *bytes moved by a cache*
-# yourself: the row is 64 times the number of misses at 2 KB. For example, 33,986 * 64 is 2,175,104.
+# yourself: it is 64 times the number of misses at 2 KB. For example, 33,986 * 64 is 2,175,104.
 
 # %%
 columns = {}

@@ -55,9 +55,9 @@ picture = drawings.cells(
 print("the picture:", picture.save("layouts"))
 
 # %% [markdown]
-# Read each line from left to right: it is the order in memory. In NCHW the first three numbers are the three columns of
-# one row. In NHWC the first four numbers are the four channels of one pixel. In NCHW2c the first four numbers are two
-# channels of one pixel, and then the same two channels of the next pixel.
+# Read each line from left to right: the numbers are in the order in which they are stored in memory. In NCHW the first
+# three numbers are the three columns of one row. In NHWC the first four numbers are the four channels of one pixel. In
+# NCHW2c the first four numbers are two channels of one pixel, and then the same two channels of the next pixel.
 #
 # ## The lanes of a vector
 #
@@ -171,10 +171,10 @@ start = next(at for at, line in enumerate(kernel) if "for c in" in line)
 print("\n".join(kernel[start : start + 10]))
 
 # %% [markdown]
-# In every `T.Ramp` the second number is now 1, so all lanes are neighbours. This has another good effect: the sums stay
-# in registers (`Y_global_sum`) while c runs, and they are stored only at the end. minitvm cannot keep sums in registers
-# if their lanes are not neighbours in memory. The price is two more loops, one that copies W and one that copies Y.
-# Such a copy is called a `layout_transform`.
+# In every `T.Ramp` the second number is now 1, so all lanes are neighbours. The new layout has another good effect: the
+# sums stay in registers (`Y_global_sum`) while c runs, and they are stored only at the end. minitvm cannot keep sums in
+# registers if their lanes are not neighbours in memory. The price is two more loops, one that copies W and one that
+# copies Y. Such a copy is called a `layout_transform`.
 #
 # Here are the times for 64 channels of 28 x 28 pixels, on one thread. The second time includes the copies:
 

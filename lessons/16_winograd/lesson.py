@@ -42,8 +42,8 @@ from minitvm.tir.nodes import PrimFunc
 #     m3 = (d1 - d3) g2
 #
 # We do not count the work for the sums of weights, such as (g0 + g1 + g2) / 2, because they are computed only once for
-# the whole signal. This method is called F(2, 3), for 2 results and 3 weights. Here are the direct filter and F(2, 3)
-# as programs:
+# the whole signal. Winograd's method is called F(2, 3), because it computes 2 results with 3 weights. Here are the
+# direct filter and F(2, 3) as programs:
 
 
 # %%
@@ -164,11 +164,11 @@ for m, form in FORMS.items():
 # polynomial that has these values. This way needs only n products. (One of the points may be infinity. The value of a
 # polynomial at infinity is defined as its highest coefficient.)
 #
-# The other three steps are multiplications by a matrix: evaluating s, evaluating g, and computing the polynomial from
-# its values. For a fixed g, the whole method is therefore one matrix, which turns the m coefficients of s into the n
-# coefficients of the product. Its transpose turns n numbers into m numbers, and that is exactly our filter. F(2, 3)
-# uses the points 0, 1, -1 and infinity, and F(4, 3) also uses 2 and -2. In the exercise you will compute the matrices
-# for any points.
+# Besides the n products of values, this way has three steps: evaluating s, evaluating g, and computing the polynomial
+# from its values. Each of these three steps is a multiplication by a matrix. For a fixed g, the whole method is
+# therefore one matrix, which turns the m coefficients of s into the n coefficients of the product. The transposed
+# matrix turns n numbers into m numbers, exactly like our filter. F(2, 3) uses the points 0, 1, -1 and infinity, and
+# F(4, 3) also uses 2 and -2. In the exercise you will compute the matrices for any points.
 #
 # ## Images
 #

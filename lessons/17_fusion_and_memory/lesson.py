@@ -2,10 +2,10 @@
 # # Fusion and memory planning
 #
 # A network is a list of operators. Between two operators there is a tensor: the first operator writes it, the second
-# reads it, and after that it is no longer needed. Today we count the cost of these tensors. First we avoid as many of
-# these tensors as we can: we join operators, which is called *fusion*. Then we find a place in memory for each of the
-# other tensors, so that no two tensors overlap while both are needed. The list of these places is called the *memory
-# plan*.
+# operator reads it, and after that the tensor is no longer needed. Today we count the cost of these tensors. First we
+# avoid as many of these tensors as we can: we join operators, which is called *fusion*. Then we find a place in memory
+# for each of the other tensors, so that no two tensors overlap while both are needed. The list of these places is
+# called the *memory plan*.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -136,11 +136,13 @@ for title, func in (("One operator after the other", apart), ("Fused", sch.func)
 #
 # The fused kernel computes a tile of C in registers, adds the bias, takes the maximum, and then stores the result (see
 # lesson 08). This fusion works because the addition needs only *one* element of C for each element of its result. So
-# the important question is how an operator uses its input. By the answer, minitvm divides the operators into classes:
+# the important question is how an operator uses its input. minitvm puts operators that use their inputs in the same way
+# into one class:
 #
 # - *element-wise* and *broadcast* (for example relu and add): the operator that computes their input can move into
 #   their loops;
-# - *injective* (for example transpose): the same is true, only the indices change;
+# - *injective* (for example transpose): again, the operator that computes their input can move into their loops, but
+#   the indices change;
 # - *complex* (for example matmul and convolution): other operators can work on their results, but no operator can move
 #   into their loops. Their loops use each element of an input many times, so an operator inside the loops would compute
 #   the same element many times;
@@ -281,7 +283,7 @@ assert (wrong_answer != right_answer).any()
 # - *a place for each*: each value gets its own bytes, which are never used again;
 # - *first gap*: the values are placed in the order of the program, each in the first gap that is large enough;
 # - *largest first*: the values are placed in the order of their size, each in the smallest gap that is large enough.
-#   minitvm uses this way.
+#   minitvm plans in this way.
 
 
 # %%

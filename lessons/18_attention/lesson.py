@@ -3,9 +3,10 @@
 #
 # Attention compares each of n queries with m keys. It computes a score for each pair, takes the softmax of each row of
 # scores, and uses the results as weights in a sum of the values. The textbook version stores all n * m scores and reads
-# each row three times. Flash attention reads each score once and keeps only a tile of them. Flash attention is known as
-# a clever kernel that is written by hand. In this lesson it is a *schedule*, with the steps `rfactor` and `compute_at`
-# that you know, and `reference.check` (the *oracle*) shows that the result is still the same.
+# each row three times. Flash attention reads each score once and keeps only one tile of scores at a time. Flash
+# attention is known as a clever kernel that is written by hand. In this lesson it is a *schedule*, with the steps
+# `rfactor` and `compute_at` that you know, and `reference.check` (the *oracle*) shows that the result is still the
+# same.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -147,7 +148,7 @@ assert verdict
 #
 # ## It is a reduction
 #
-# Suppose that you have two parts of a row, each with its (top, total, row). You combine them like this:
+# Suppose that you have two parts of a row, each with its (top, total, row). You combine the two parts like this:
 #
 #     top = max(top1, top2) total = total1 exp(top1 - top) + total2 exp(top2 - top)        and row in the same way
 #
@@ -329,7 +330,7 @@ for name, run in (
 # fast memory is small.
 #
 # (We made the graph return the weights as well, so that the three operators stay separate. Otherwise `build` would join
-# them into one function, which computes whole rows of scores for a few queries at a time. You can find it in
+# them into one function, which computes whole rows of scores for a few queries at a time. You can find this function in
 # `machines/cpu/large_attention.py`.)
 #
 # ## The ledger

@@ -71,8 +71,8 @@ assert to_floats(to_bytes(np.zeros(1), scale, zero), scale, zero) == 0
 #
 # Many processors have an instruction for such sums (`vpdpbusd` on x86, `usdot` on ARM, `dp4a` on GPUs). For every 32
 # bits of a vector, it computes four products of bytes and their sum. In minitvm a *word* is an int32 that holds four
-# bytes, and `dot4_u8i8(a, b)` is an ordinary function of two words. So vectors, register tiles and fusion work with it
-# without any change. Here are two programs for the same sum, one with bytes and one with words:
+# bytes, and `dot4_u8i8(a, b)` is an ordinary function of two words. So vectors, register tiles and fusion work with
+# this function without any change. Here are two programs for the same sum, one with bytes and one with words:
 
 
 # %%
@@ -120,7 +120,7 @@ print("by bytes and by words:", verdict)
 assert verdict
 
 # %% [markdown]
-# The two programs are equal, so `dot4_u8i8` means what we expect.
+# The two programs are equal, so `dot4_u8i8` computes the sum of four products, as we expect.
 #
 # Older machines have another instruction, which adds *two* products and stores the sum in sixteen bits. If the sum is
 # too large, it *saturates*: the result is the largest number that fits. For example, 255 * 127 * 2 is 64770, but the
@@ -165,9 +165,9 @@ print("the picture:", picture.save("scales"))
 # ## A network
 #
 # `minitvm.quantize` runs a network on some sample inputs and records the range of each tensor. Then it converts the
-# inputs of every product to bytes, and a later step of the compiler moves the scales after the products. Between two
-# layers, the int32 sums are multiplied by sx sw / sy (where y is the output of the layer), rounded, and added to the
-# zero point of y. The results are bytes again.
+# inputs of every product to bytes, and a later step of the compiler changes the network so that the scales are applied
+# after the products. Between two layers, the int32 sums are multiplied by sx sw / sy (where y is the output of the
+# layer) and rounded, and the zero point of y is added. The results are bytes again.
 
 
 # %%

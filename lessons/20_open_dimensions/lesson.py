@@ -127,7 +127,7 @@ for rows in (1, 7, 64):
 
 # %% [markdown]
 # In the third line, the size of the arena is a formula in n: n * 384 bytes, rounded up to a multiple of 64. For n = 7
-# that is 2688 bytes.
+# the size is 2688 bytes.
 #
 # ## One build, any size
 #
@@ -201,8 +201,8 @@ except InputError as refused:
 # ## The ledger
 #
 # The ledger counts `doubled`, split by 8, at a length that 8 divides and at a length that it does not divide. We count
-# the program before lowering, which tests its predicate in every iteration. (The kernel that you saw above tests it
-# only once for each vector.)
+# the program before it is lowered, so it tests its predicate in every iteration. (The kernel that you saw above tests
+# the predicate only once for each vector.)
 
 # %%
 sch = Schedule(doubled())
@@ -215,8 +215,8 @@ predict(
 ledger.show({f"n = {n}": entry for n, entry in counted.items()})
 
 # %% [markdown]
-# For n = 17 there is one more multiply, load and store. But the cache moves 256 bytes instead of 128. It fetches whole
-# lines of 16 floats, and the last element of A and the last element of B are each in a new line.
+# For n = 17 there is one more multiply, load and store. But the cache moves 256 bytes instead of 128. The cache fetches
+# whole lines of 16 floats, and the last element of A and the last element of B are each in a new line.
 #
 # ## Your turn
 #

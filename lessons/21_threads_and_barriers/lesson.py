@@ -52,8 +52,9 @@ print(body_of(minitvm.lower(sch.func, target="cuda", stop_at="kernel")["relu"]))
 
 # %% [markdown]
 # All blocks together are called a *grid*. This kernel runs on a grid of four blocks of 32 threads, which makes 128
-# threads. But there are only 100 elements, so the condition `i_0 * 32 + i_1 < 100` leaves the last 28 threads idle. The
-# kernel does not run these two loops. In the source of the kernel, each thread reads its own position instead:
+# threads. But there are only 100 elements, so the condition `i_0 * 32 + i_1 < 100` leaves the last 28 threads idle. But
+# no thread runs the loops over `i_0` and `i_1`. In the source of the kernel, each thread reads its own position
+# instead:
 
 # %%
 print("\n".join(minitvm.lower(sch.func, target="cuda", stop_at="source")["relu"].splitlines()[-8:]))
@@ -90,9 +91,9 @@ print(body_of(module["turned_kernel_0"]))
 # %% [markdown]
 # Our program has two loops over the threads, one after the other: first all threads write, then all threads read. The
 # kernel has only one such loop, whose body is the program of one thread. The thread writes and then reads, and between
-# the two there is the new line `T.tvm_storage_sync("shared")`. This is a **barrier**: a thread that reaches it waits
-# until all threads of its block have reached it. We did not write the barrier. minitvm added it when it lowered the
-# program, because one thread reads an element of `S` that another thread writes.
+# the write and the read there is the new line `T.tvm_storage_sync("shared")`. This line is a **barrier**: a thread that
+# reaches it waits until all threads of its block have reached it. We did not write the barrier. minitvm added it when
+# it lowered the program, because one thread reads an element of `S` that another thread writes.
 #
 # ## The barrier that was forgotten
 #
@@ -175,9 +176,9 @@ print(finding(half_wait).splitlines()[0])
 # - they belong to *different threads*, because each single thread runs its stages in order.
 #
 # Here is a rule for placing the barriers. Go through the stages and remember all accesses since the last barrier. When
-# you come to a stage that would race with one of them, put a barrier before this stage, forget the accesses, and go on.
-# The rule is greedy: it places each barrier as late as possible. So each barrier separates as many accesses as it can,
-# and there are as few barriers as possible. You will write this rule in the exercise.
+# you come to a stage that would race with one of these accesses, put a barrier before this stage, forget the accesses,
+# and go on. The rule is greedy: it places each barrier as late as possible. So each barrier separates as many accesses
+# as it can, and there are as few barriers as possible. You will write this rule in the exercise.
 #
 # ## One kernel, two languages
 #

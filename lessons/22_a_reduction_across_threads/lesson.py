@@ -157,7 +157,7 @@ print(body_of(shuffles["main_kernel_0"]))
 #
 # The first argument of a shuffle is a mask with one bit for each lane that takes part; 255 means the lanes 0 to 7. All
 # of these lanes must reach the shuffle, and none of them may read from a lane that is not in the mask. In CUDA the
-# result of such a read is undefined. Our interpreter reports it:
+# result of such a read is undefined. Our interpreter reports such a read:
 
 
 # %%

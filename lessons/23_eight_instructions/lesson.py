@@ -2,9 +2,9 @@
 # # A machine of eight instructions
 #
 # A CPU has caches that guess which data you will need, and registers for a few numbers. An *accelerator* for neural
-# networks has neither of them. It has an array that multiplies a whole matrix in one cycle, and small memories next to
-# it, which are called *scratchpads*. The program decides which data are in the scratchpads at any time. Today we write
-# such a program by hand and run it. In the exercise you write the machine itself.
+# networks has no caches and no such registers. It has an array that multiplies a whole matrix in one cycle, and small
+# memories next to it, which are called *scratchpads*. The program decides which data are in the scratchpads at any
+# time. Today we write such a program by hand and run it. In the exercise you write the machine itself.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -140,8 +140,8 @@ print("sums >> 2:", np.maximum(sums, 0)[0, :6] >> 2)
 print("stored:   ", wrong[0, 0, :6])
 
 # %% [markdown]
-# The first sum is 3075, but the byte that is stored is 3, because 3075 = 12 * 256 + 3. The second sum, 5536, even
-# becomes a negative number. The machine reports nothing.
+# The first shifted sum is 3075, but the byte that is stored is 3, because 3075 = 12 * 256 + 3. The second shifted sum,
+# 5536, even becomes a negative number. The machine reports nothing.
 #
 # What happens if a program reads an element of a scratchpad that it has not loaded? In real hardware the element would
 # contain old data. The interpreter remembers which elements were written, and refuses to read the others. Here we load
@@ -209,13 +209,13 @@ array = {
 ledger.show({"three loops": loops, "accelerator": array})
 
 # %% [markdown]
-# The multiplies are the same, 1,024. But the loads fall from 3,200 to 10, because each element is a whole row or
+# Both columns have 1,024 multiplies. But the loads fall from 3,200 to 10, because each element is a whole row or
 # matrix, and the array uses the whole element at once.
 #
 # ## Your turn
 #
-# Write the machine: an interpreter for eight instructions. To keep it short, the array multiplies single numbers
-# instead of matrices. The check runs random programs on your interpreter and on the reference interpreter.
+# Write the machine: an interpreter for eight instructions. To keep the exercise short, the array multiplies single
+# numbers instead of matrices. The check runs random programs on your interpreter and on the reference interpreter.
 #
 #     minitvm lesson 23 --start     (writes exercise_23.py, for you to fill in)
 #     minitvm lesson 23 --check

@@ -35,9 +35,9 @@ print("\n".join(f"{n:>3}  {text}" for n, text in list(enumerate(one.instructions
 # These are the first instructions of a small convolution. Each `load` fetches a part of the image or of the filters,
 # and each `gemm` multiplies a part of the image by a part of the filters. Tokens travel in queues. There are four
 # queues: one in each direction between load and compute, and one in each direction between compute and store. In line
-# 2, `push(compute)` means that the module load puts a token into its queue to compute when this instruction has ended.
-# In line 4, `pop(load)` means that compute takes a token out of this queue before the instruction begins. If the queue
-# is empty, compute waits for a token.
+# 2, `push(compute)` means that the load module puts a token into the queue from load to compute when this instruction
+# has ended. In line 4, `pop(load)` means that compute takes a token out of this queue before the instruction begins. If
+# the queue is empty, compute waits for a token.
 #
 # A token from load to compute means *your data are here*. A token in the other direction means *I have used the data,
 # you may overwrite them*.
@@ -55,7 +55,7 @@ for unit in ("load", "compute"):
     print(unit, alone.spent[unit])
 
 # %% [markdown]
-# The program takes 47,312 cycles, and the array is in use for 60 % of them. The module load spends 27,612 cycles
+# The program takes 47,312 cycles, and the array is in use for 60 % of them. The load module spends 27,612 cycles
 # waiting for compute, and compute spends 12,712 cycles waiting for load. So while one module works, the other waits.
 # The reason is that the scratchpad has only one place for a part of the image, and load must not overwrite it while the
 # array still reads it.
@@ -151,7 +151,7 @@ except VerificationError as error:
 # ## A deadlock
 #
 # Too many waits are just as bad. We let the first load wait for a token from compute. But compute waits for this load,
-# and store waits for compute, so none of the three can ever go on. This is called a *deadlock*:
+# and store waits for compute, so none of the three can ever go on. Such a situation is called a *deadlock*:
 
 # %%
 instructions = list(one.instructions)

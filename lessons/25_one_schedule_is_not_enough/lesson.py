@@ -5,7 +5,7 @@
 # there. Today we schedule one matrix product in two ways. In the first schedule, the threads share nothing. In the
 # second schedule, the threads of a block fetch tiles together into shared memory. We count how often each kernel loads
 # from each kind of memory, and how many steps these loads take. At the end the compiler chooses schedules for three
-# GPUs, and you see that one word in the description of a GPU changes its choice.
+# GPUs, and you see that one word in the description of a GPU changes the compiler's choice.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -247,8 +247,8 @@ print("the picture:", picture.save("banks"))
 #
 # Now read the last column from top to bottom. The usual advice is to make each row one element longer. Here one more
 # element reduces the steps to 4, but not to 1. With rows of 36 elements each thread uses its own bank, and one step is
-# enough. The call `storage_align(tile, 0, 0, 32, 4)` in the schedule makes the rows 4 elements longer. It changes only
-# the place of each element in memory. And 36 is a multiple of 4, so vectors of 4 elements stay aligned.
+# enough. The call `storage_align(tile, 0, 0, 32, 4)` in the schedule makes the rows 4 elements longer. This call
+# changes only the place of each element in memory. And 36 is a multiple of 4, so vectors of 4 elements stay aligned.
 #
 # The tile of B is not transposed, so neighbouring threads store neighbouring elements, which are in different banks.
 # One step is enough:

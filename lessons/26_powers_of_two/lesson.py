@@ -3,7 +3,7 @@
 #
 # Lesson 19 converted a network to bytes, but every layer still ended with a multiplication by a float. A small
 # accelerator cannot compute with floats. It has an array that multiplies bytes, and a second unit that adds, shifts and
-# compares int32 numbers. In this lesson you see that this is enough if every scale is a power of two.
+# compares int32 numbers. In this lesson you see that such a machine can run a network if every scale is a power of two.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -25,7 +25,7 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## Scales that are shifts
 #
-# Now a byte q represents q * 2^-e. We say that it counts in units of 2^-e. There is no zero point, so the byte 0
+# Now a byte q represents q * 2^-e. We say that q counts in units of 2^-e. There is no zero point, so the byte 0
 # represents the number 0. If you multiply a byte in units of 2^-a by a byte in units of 2^-b, the product counts in
 # units of 2^-(a+b), and so does a sum of such products. To convert the sum to units of 2^-e, you divide it by
 # 2^(a+b-e), which is a shift. The next two programs convert sums to bytes. The first one multiplies by a float, and the
@@ -88,8 +88,8 @@ for name, half in (("rounded down", 0), ("to the nearest", 32)):
     print(f"{name:<15} mean error {error.mean():+.3f} steps, noise {np.sqrt((error**2).mean()):.3f}")
 
 # %% [markdown]
-# Rounding down makes a mean error of about half a step. Rounding to the nearest makes almost none, and the noise (the
-# root of the mean squared error) is half as large.
+# Rounding down has a mean error of about half a step. Rounding to the nearest has almost no mean error, and the noise
+# (the root of the mean squared error) is half as large.
 #
 # ## Which power of two?
 #
@@ -125,9 +125,9 @@ picture = drawings.bars(
 print("the picture:", picture.save("steps"))
 
 # %% [markdown]
-# For the flat tensor and for the one with long tails, the first step is the best (45.8 dB and 27.2 dB). For the bell,
-# the second step is better (40.2 dB). A bell has few large values, so it is better to cut off a few of them and to use
-# a smaller step for all the others.
+# For the flat tensor and for the tensor with long tails, the first step is the best (45.8 dB and 27.2 dB). For the
+# bell, the second step is better (40.2 dB). A bell has few large values, so it is better to cut off a few of them and
+# to use a smaller step for all the others.
 #
 # ## Adding two tensors
 #
@@ -175,8 +175,8 @@ print("\n".join(line for line in str(quantized.graph).splitlines() if "=" in lin
 #
 # The machine of lesson 24 can run such convolutions, with the addition, the shift, the limits and the conversion to
 # int8. The other operators run on its host, an ordinary CPU. One program contains both parts. Integers are exact, so
-# its result is the same as the result of the interpreter, in every bit. Here are its kernels, with the language of
-# each:
+# the result of this program is the same as the result of the interpreter, in every bit. Here are the kernels of the
+# program, with the language of each kernel:
 
 # %%
 module = minitvm.build(quantized.graph, target="vta")
@@ -189,7 +189,7 @@ for kernel in module.executable.kernels:
 # %% [markdown]
 # The two kernels in `accel-asm` are convolutions that run on the array. The kernels in `numba` run on the host. The
 # first convolution runs on the host, too. Its input has only three channels, but the array always processes sixteen
-# channels at once, so most of its work would be wasted.
+# channels at once, so most of the array's work would be wasted.
 #
 # ## The ledger
 #
@@ -212,7 +212,7 @@ ledger.show(columns)
 # ## Your turn
 #
 # Write three functions. They choose a power of two for a tensor, shift sums to bytes, and add two tensors in different
-# units. The last two must use integers only.
+# units. The last two functions must use integers only.
 #
 #     minitvm lesson 26 --start     (writes exercise_26.py, for you to fill in)
 #     minitvm lesson 26 --check
