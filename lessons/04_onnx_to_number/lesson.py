@@ -163,10 +163,10 @@ compare("tir", y)
 # Each tensor has its own loops, and two of the tensors, `dense` and `T_add`, are buffers that are written completely
 # before they are read.
 #
-# Then the program is *scheduled*: steps such as `split` and `reorder` change its loops. In lesson 03 you chose such steps
-# by hand. Here a part of minitvm called a *strategy* chooses the steps. The strategy knows how wide the vectors of your
-# machine are and how many registers the machine has. Each step is recorded, so you can read the steps and run them
-# again:
+# Then the program is *scheduled*: steps such as `split` and `reorder` change its loops. In lesson 03 you chose these
+# steps by hand. Here a part of minitvm called a *strategy* chooses the steps. The strategy knows how wide the vectors
+# of your machine are and how many registers the machine has. Each step is recorded, so you can read the steps and run
+# them again:
 
 # %%
 scheduled = minitvm.lower(model, stop_at="schedule")[OPERATOR]

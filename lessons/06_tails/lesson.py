@@ -106,7 +106,8 @@ assert reference.check(relu(100), sch.func)
 # %% [markdown]
 # Why is the second condition, `i_1_0 * 5 + i_1_1 < 24`, needed? Five parts of 5 make 25, which is one more than 24.
 # Without the condition, the last part of each piece would run into the next piece, and one element would be computed
-# twice. Here that would only waste work. But if the block added something to C[vi], the sum would be wrong.
+# twice. In this program, computing it twice would only waste work. But if the block added something to C[vi], the sum
+# would be wrong.
 #
 # ## Two wrong ways
 #

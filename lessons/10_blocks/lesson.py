@@ -301,9 +301,10 @@ ledger.show(
 
 # %% [markdown]
 # All rows of counts are the same, but in the last row the tensorized program takes only a small part of the time. It
-# does the same multiplications in vectors and registers. You could get the same speed with `reorder`, `unroll` and
-# `vectorize` as well, but you would have to repeat these steps for each program. With the intrinsic you need only one
-# step. The intrinsic itself is checked only once, and then you can use it in every program that contains such a tile.
+# does the same multiplications, but it does them in vectors and registers. You could get the same speed with `reorder`,
+# `unroll` and `vectorize` as well, but you would have to repeat these steps for each program. With the intrinsic you
+# need only one step. The intrinsic itself is checked only once, and then you can use it in every program that contains
+# such a tile.
 #
 # ## Your turn
 #

@@ -123,7 +123,7 @@ climb("1 reorder", reordered, rows=24)
 # ## Rung 2: vectorise
 #
 # Now we compute one vector of C at a time. (The compiler LLVM, which makes the machine code, may already have used
-# vectors in rung 1. From now on we do not have to rely on LLVM for that.)
+# vectors in rung 1. From now on we do not have to rely on LLVM for vectors.)
 
 # %%
 
@@ -398,8 +398,8 @@ for tile in ((1, 1), (1, 2), (2, 2), (2, 4), (8, 1), (4, 3), (6, 2)):
 # - the `loads` load units have rows + vectors loads to do.
 #
 # All three happen at the same time, so the slowest of them determines the time of a step. For a 4 x 3 tile, the three
-# times are 4 cycles, 12 / 2 = 6 cycles and 7 / 2 = 3.5 cycles, so a step takes 6 cycles. These are the three divisions.
-# (The first division is latency / 1.)
+# times are 4 cycles, 12 / 2 = 6 cycles and 7 / 2 = 3.5 cycles, so a step takes 6 cycles. So the formula has three
+# divisions. (The first division is latency / 1.)
 #
 # ## Does the machine agree?
 #

@@ -279,7 +279,7 @@ for wanted in ("NHWC", "NCHW4c"):
 # ## The ledger
 #
 # We use our example, Y = relu(A B + bias), with one difference: instead of B we store W, whose rows are the columns of
-# B. This is how frameworks store the weights of a dense layer. A vector along j then has its lanes in different cache
+# B. Frameworks store the weights of a dense layer in this form. A vector along j then has its lanes in different cache
 # lines. The ledger has three columns. In the first column, W is stored as it is. In the second column, the program
 # copies W into blocks, [j // 16, r, j % 16], and the counts include this copy. In the third column, W was copied before
 # the program runs, which is possible because weights are constants.

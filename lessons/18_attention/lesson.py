@@ -86,8 +86,8 @@ def three_passes(n: int, m: int, d: int) -> PrimFunc:
 # ## One pass
 #
 # Is one loop enough? We could use the largest score *so far* as the maximum. But what if a larger score comes later?
-# Then all weights so far are too large by the same factor, and must be multiplied by exp(old top - new top). We do not
-# need the old weights for that: it is enough to multiply the two sums by this factor (Milakov and Gimelshein, 2018). So
+# Then all weights so far are too large by the same factor, and must be multiplied by exp(old top - new top). We need
+# not multiply each old weight: it is enough to multiply the two sums by this factor (Milakov and Gimelshein, 2018). So
 # one loop updates three values together: the maximum, the sum of the weights, and the weighted row.
 
 

@@ -10,8 +10,8 @@ It returns the levels of a tree, as a list. Each level is a list of pairs (to, s
 level, no element may be read by one thread and written by another, and no element may be written twice.
 
 After the last level, element 0 must be the sum of all n values, each of them added exactly once and *in their order*.
-This means that a thread only adds an element whose values come directly after its own values. There must be as few
-levels as possible, and no unnecessary pair.
+To keep this order, a thread may only add an element whose values come directly after its own values. There must be as
+few levels as possible, and no unnecessary pair.
 
     levels(1)   ->   []
     levels(2)   ->   [[(0, 1)]]

@@ -91,8 +91,8 @@ for title, timeline in (("One context", alone), ("Two contexts", hidden)):
 
 # %% [markdown]
 # The authors of VTA call this method *virtual threading*. Loading still takes as long as before, but it happens while
-# the array computes. On this accelerator the program has to arrange that both happen at the same time; the hardware
-# does not arrange it.
+# the array computes. On this accelerator the program has to make loading and computing overlap; the hardware does not
+# do that.
 #
 # The command `minitvm accel run C8 --timeline c8.html` writes a larger chart. The chart shows the tokens as arrows, and
 # the reason for each wait.

@@ -43,7 +43,7 @@ print(f"{cpu.name}: vectors of {lanes} floats, {cpu.vector_registers} registers,
 # the time of a step. The time is a *maximum* and not a sum. The tiles have to cover all of C. A tile at the edge may
 # stick out of C, but it still does all of its work. So the number of tiles is rounded up for each axis *separately*.
 #
-# We write the formula in NumPy, so `rows` and `vectors` may be single numbers, or arrays with a million of them.
+# We write the formula in NumPy, so `rows` and `vectors` may be single numbers, or arrays with a million numbers.
 
 
 # %%
