@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...errors import Unsupported
 from ...executable import Executable
 from ...expr import IntImm, find
+from ...script import from_source
 from ...target import Target
 from ...tir.nodes import Allocate, PrimFunc
 from .kernels import generate, library_text
@@ -16,12 +16,7 @@ def kernel_texts(executable: Executable) -> KernelText:
     target = Target(executable.target)
     kernels, stacks = [], [0]
     for kernel in executable.kernels:
-        if kernel.func is None:
-            raise Unsupported(
-                f"{executable.name} as C: the kernel {kernel.name} has no loop program, because it was read from a "
-                "file\n  try:    export the model instead"
-            )
-        func = kernel.func()
+        func = from_source(kernel.script) if kernel.func is None else kernel.func()  # from a file, it has only its text
         kernels.append(generate(func, target))
         stacks.append(_array_bytes(func))
     names = [kernel.name for kernel in kernels]

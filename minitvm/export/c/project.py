@@ -14,7 +14,7 @@ from ...build_options import ForBuild, options_of
 from ...errors import InputError, TargetError, report
 from ...executable import Executable
 from ...graph.checked import checked_indices
-from ...runtime import GraphModule
+from ...runtime import Function, GraphModule
 from ...target import Target
 from ...target.isas import NATIVE, find_isa
 from ...tir.nodes import IRModule, PrimFunc
@@ -45,12 +45,11 @@ def export(
 ) -> Path:
     """Write a model as a C program into a new folder, and return the folder.
 
-    `model` is a model that `minitvm.build` takes, a `runtime.GraphModule`, or an `Executable`; for the last two,
-    `target` and `options` have no meaning. `options` are those of `minitvm.build` that describe the model and decide
-    how it is compiled. All public names of the program begin with `name`.
-    `weights` is "bin" (a file that the program reads), "incbin" (an assembly file that includes them), "array" (C
-    text), or "auto": C text for up to 256 KiB, else a file. `inputs` are arrays for the test of the program, by name;
-    None means random ones.
+    `model` is a model that `minitvm.build` takes, a module that it built or that was loaded, or an `Executable`; for
+    the last ones, `target` and `options` have no meaning. `options` are those of `minitvm.build` that describe the
+    model and decide how it is compiled. All public names of the program begin with `name`. `weights` is "bin" (a file
+    that the program reads), "incbin" (an assembly file that includes them), "array" (C text), or "auto": C text for up
+    to 256 KiB, else a file. `inputs` are arrays for the test of the program, by name; None means random ones.
 
     Raises `TargetError` if the target is no CPU, `Unsupported` if C cannot express the program, and `InputError` if
     the folder exists and is not empty, or for an invalid argument.
@@ -100,6 +99,8 @@ def project(
 
 def _compiled(model: Any, target: str | Target, options: dict[str, Any]) -> tuple[Executable, Any, float]:
     """Return the executable, a module on this machine that computes the same, and the tolerance of its results."""
+    if isinstance(model, Function):
+        model = model.executable
     if isinstance(model, GraphModule):
         return model.executable, model, _tolerance(Target(model.executable.target))
     if isinstance(model, Executable):

@@ -158,6 +158,9 @@ def test_the_same_model_gives_the_same_bytes() -> None:
 def test_a_module_is_exported_as_it_is(tmp_path: Path) -> None:
     module = minitvm.build(weighted_graph(), threads=1)
     assert project(module)["net.c"] == project(weighted_graph())["net.c"] == project(module.executable)["net.c"]
+    module.export(tmp_path / "net.mtvm", key=b"sixteen bytes or more")
+    loaded = minitvm.runtime.load(tmp_path / "net.mtvm", key=b"sixteen bytes or more")
+    assert project(loaded) == project(module)
 
 
 def with_engine() -> Executable:
