@@ -49,7 +49,7 @@ def difference(one: tiny.Expr, other: tiny.Expr) -> str:
             return (
                 f"with {', '.join(f'{n}={v}' for n, v in values.items())} the tree gives {of_tree}, your text {of_text}"
             )
-    return "the value is the same here, but the program that is read back is not the one that was written"
+    return "the value is the same here, but the tree that is read back is not the tree that was printed"
 
 
 def check(module: ModuleType) -> None:

@@ -160,7 +160,7 @@ print("\nkinds of statement:", ", ".join(sorted(kinds)))
 # ## The ledger
 #
 # The ledger does not count loads and stores of a register, because register accesses cost next to nothing. Compare the
-# two columns. The first column counts the program of lesson 00.
+# two columns. The first column shows the counts of the program of lesson 00.
 
 # %%
 args = example.inputs(m, n, k)

@@ -276,8 +276,8 @@ print("meaning and machine code agree:", bool((by_meaning == compiled).all()))
 #
 # ## The ledger
 #
-# This ledger counts the same model, with matrices of 32 x 32, at three levels. The last row shows how long the compiled
-# code takes for 256 x 256 matrices. Compare this time with the last row of the ledger in lesson 03.
+# This ledger shows the counts of the same model, with matrices of 32 x 32, at three levels. The last row shows how long
+# the compiled code takes for 256 x 256 matrices. Compare this time with the last row of the ledger in lesson 03.
 
 # %%
 larger, (more_a, more_b, *others) = model_of(32, 32, 32)

@@ -262,7 +262,7 @@ print(f"{accepted} orders are accepted")
 #
 # ## The ledger
 #
-# The ledger counts three of the six orders:
+# The ledger shows the counts for three of the six orders:
 
 # %%
 ledger.show(columns)

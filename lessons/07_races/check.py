@@ -177,11 +177,11 @@ def why_not(kinds: tuple[str, ...], first: Access, second: Access) -> str:
     if first[2] != second[2]:
         return "these are two elements"
     if first[1] == second[1] == "read":
-        return "both read, and nobody can tell which came first"
+        return "both only read the element, so their order makes no difference"
     for var, kind, p, q in zip("ijk", kinds, first[0], second[0]):
         if p == q:
             continue
         if kind in ("serial", "unrolled"):
-            return f"the outermost loop in which they differ is {var}, which is {kind}: it orders them"
+            return f"the outermost loop in which they differ is {var}, which is {kind}, so it orders them"
         return ""
     return "they belong to the same iteration"

@@ -72,8 +72,8 @@ print(body_of(program))
 # How can we count the work? Computing an element of H takes one multiply, and computing an element of Y takes none. So
 # the number of multiplies tells us how many elements of H were computed. The interpreter also reports every buffer that
 # is allocated or freed, so we can find the largest number of bytes that were in use at one time (*bytes live* below).
-# We count in the kernel, where minitvm has already made each buffer as small as possible. Today local buffers count as
-# memory, because nearly all of them are too large for registers.
+# We count the operations of the kernel, because in the kernel minitvm has already made each buffer as small as
+# possible. Today local buffers count as memory, because nearly all of them are too large for registers.
 
 
 # %%

@@ -86,7 +86,7 @@ def same_as_the_chain(case: str, n: int, answer: tir.PrimFunc) -> None:
         raise AssertionError(f"{case} has other parameters than the plain dot product:\n{error}") from None
     text = yours(verdict)
     if "is used where it has no value" in text:
-        text += "\nT.where must be the first line of its block: what stands above it has no value there"
+        text += "\nT.where must be the first line of its block: names that are defined above it have no value there"
     require(bool(verdict), f"{case} is not the dot product, by the mode {verdict.mode!r}:\n{text}")
 
 

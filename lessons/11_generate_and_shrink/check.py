@@ -132,6 +132,6 @@ def shrinks_a_trace(module: ModuleType) -> None:
             return False
         return len(sch.get_loops("B")) == 4
 
-    case = "shrink on the steps of a schedule, which is to have four loops,"
+    case = "shrink on the steps of a schedule that must have four loops"
     answer = attempt(case, module.shrink, list(range(len(calls))), has_four_loops)
     require(answer == [0, 1], f"{case} returned {answer}, wanted the two splits, [0, 1]")

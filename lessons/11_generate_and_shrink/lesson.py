@@ -156,9 +156,9 @@ print("the picture:", picture.save("shrunk"))
 # The last lines name the iteration that should not have run: its `vi` is one past the end of the loop. Now you know
 # where to look: `split` lets one iteration too many through.
 #
-# Shrinking works so well because of the way in which the strategy draws. It draws the *number* of blocks before the
-# blocks, so Hypothesis can lower this number. It draws each block and each step separately, so Hypothesis can remove
-# one of them. If you write a strategy yourself, let its parts depend on each other as little as possible.
+# Shrinking works so well because of the way in which the strategy draws its values. It draws the *number* of blocks
+# before the blocks, so Hypothesis can lower this number. It draws each block and each step separately, so Hypothesis
+# can remove one of them. If you write a strategy yourself, let its parts depend on each other as little as possible.
 #
 # The printed text of a failing pair is a complete bug report. You can save it as a file and run it with
 # `minitvm check`:

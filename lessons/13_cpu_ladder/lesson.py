@@ -421,7 +421,7 @@ for size in ((2, 1), (2, 2), (6, 1), TILE):
 #
 # ## The ledger
 #
-# The ledger counts the small example again, this time with a cache of 4096 bytes.
+# The ledger is for the small example again, this time with a cache of 4096 bytes.
 
 # %%
 shown = ("0 three loops", "2 vectorise", "5 pack")

@@ -45,7 +45,8 @@ def check(module: ModuleType) -> None:
     def a_state_has_a_fixed_size(keys: int) -> None:
         few, many = (size_after(module, n) for n in (1, keys))
         require(
-            many <= 2 * few + 200, f"a state of 1 key takes {few} bytes, one of {keys} keys {many}; wanted one size"
+            many <= 2 * few + 200,
+            f"a state of 1 key takes {few} bytes, a state of {keys} keys {many}; wanted the same size",
         )
 
     @cases(200, parts=st.lists(st.lists(SCORES, max_size=3), max_size=4), joined=st.integers(0, 4), twice=st.booleans())

@@ -200,9 +200,9 @@ except InputError as refused:
 #
 # ## The ledger
 #
-# The ledger counts `doubled`, split by 8, at a length that 8 divides and at a length that it does not divide. We count
-# the program before it is lowered, so it tests its predicate in every iteration. (The kernel that you saw above tests
-# the predicate only once for each vector.)
+# The ledger shows the counts of `doubled`, split by 8, for a length that 8 divides and for a length that 8 does not
+# divide. We count the program before it is lowered, so it tests its predicate in every iteration. (The kernel that you
+# saw above tests the predicate only once for each vector.)
 
 # %%
 sch = Schedule(doubled())

@@ -3,8 +3,8 @@
 #
 # A GPU runs thousands of threads. The threads are grouped in *blocks*. The threads of a block share a small, fast
 # memory, and they can wait for each other. Nothing else puts their work in order. Today we turn loops into threads by
-# hand and let the threads of a block exchange values. Then we forget to let them wait, and find this mistake *without a
-# GPU*. At the end you see the same kernel in two languages.
+# hand and let the threads of a block exchange values. Then we forget to make the threads wait, and find this mistake
+# *without a GPU*. At the end you see the same kernel in two languages.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons

@@ -151,7 +151,7 @@ except VerificationError as error:
 # ## A deadlock
 #
 # Too many waits are just as bad. We let the first load wait for a token from compute. But compute waits for this load,
-# and store waits for compute, so none of the three can ever go on. Such a situation is called a *deadlock*:
+# and store waits for compute, so none of the three modules can ever go on. Such a situation is called a *deadlock*:
 
 # %%
 instructions = list(one.instructions)

@@ -67,12 +67,12 @@ def check(module: ModuleType) -> None:
         right = expected(computation, instruction)
         for one in answer:
             named = set(one) == set(instruction["loops"])
-            keys = f"its keys are to be the loops of the instruction, {', '.join(instruction['loops'])}"
-            require(named, f"{what}{one} is not one: {keys}")
+            keys = f"its keys must be the loops of the instruction, {', '.join(instruction['loops'])}"
+            require(named, f"{what}{one} is not a mapping: {keys}")
         listed = [tuple((other, one[other]) for other in instruction["loops"]) for one in answer]
         for one, pairs in zip(answer, listed, strict=True):
-            require(pairs in right, f"{what}{one} is not one: {why(one, computation, instruction)}")
-        require(len(set(listed)) == len(listed), f"{what}a mapping stands twice in {answer}")
+            require(pairs in right, f"{what}{one} does not fit: {why(one, computation, instruction)}")
+        require(len(set(listed)) == len(listed), f"{what}a mapping is in the list twice: {answer}")
         for pairs in sorted(right):
             require(pairs in listed, f"{what}{dict(pairs)} is missing")
 
@@ -80,11 +80,11 @@ def check(module: ModuleType) -> None:
 def why(mapping: dict[str, str], computation: dict[str, Any], instruction: dict[str, Any]) -> str:
     """What is wrong with a mapping."""
     if len(set(mapping.values())) < len(mapping):
-        return "two loops have the same loop"
+        return "two loops of the instruction are mapped to the same loop"
     for other, loop in mapping.items():
         if loop not in computation["loops"]:
             return f"the computation has no loop {loop}"
         extent, tile = computation["loops"][loop], instruction["loops"][other]
         if extent % tile:
-            return f"{extent} iterations of {loop} are no whole tiles of {tile}"
-    return "operands have these loops in other places"
+            return f"{extent} iterations of {loop} cannot be cut into whole tiles of {tile}"
+    return "the operands do not have these loops in the same places"

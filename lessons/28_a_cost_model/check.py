@@ -76,7 +76,7 @@ def check(module: ModuleType) -> None:
             wanted = cycles_of(m, n, k, one, lanes, core)
             require(abs(found - float(wanted)) < 1e-6 * float(wanted),
                     f"{case}: {found:g} for the tile of {one[0]} rows and {one[1]} vectors\n"
-                    f"done one after the other, its steps take {float(wanted):g} cycles")  # fmt: skip
+                    f"if you add up its steps one by one, they take {float(wanted):g} cycles")  # fmt: skip
 
     @cases(
         150, m=size, n=size, k=st.integers(1, 4), tile=tiles, lanes=st.sampled_from([1, 2, 4]), cache=st.integers(1, 40)

@@ -84,8 +84,8 @@ for tile, (lines, _) in sorted(rows.items(), key=lambda row: row[1][0]):
     print(f"i, j, r = {tile:<16} {lines:>6} lines")
 
 # %% [markdown]
-# The best schedules fetch 342 lines and the worst fetches 1622, so the sizes of the tiles matter a lot. (There are only
-# eleven lines because two of the twelve draws are the same.)
+# The best schedules fetch 342 lines and the worst fetches 1622, so the sizes of the tiles matter a lot. (The output has
+# only eleven rows because two of the twelve schedules are the same.)
 #
 # ## Improve the best schedule
 #
