@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...executable import Executable
 from ...expr import IntImm, find
 from ...script import from_source
@@ -16,7 +18,7 @@ def kernel_texts(executable: Executable) -> KernelText:
     target = Target(executable.target)
     kernels, stacks = [], [0]
     for kernel in executable.kernels:
-        func = from_source(kernel.script) if kernel.func is None else kernel.func()  # from a file, it has only its text
+        func: Any = from_source(kernel.script) if kernel.func is None else kernel.func()  # a file has only the text
         kernels.append(generate(func, target))
         stacks.append(_array_bytes(func))
     names = [kernel.name for kernel in kernels]
