@@ -43,6 +43,11 @@ def refreshed(page: str, name: str = "page") -> str:
     """A page whose Python blocks have been run, with the output of each in the text block behind it."""
     from minitvm.tools.cli.excerpt import excerpt
 
+    import hypothesis
+
+    # On a busy machine, the drawing of random programs takes longer than Hypothesis finds healthy.
+    hypothesis.settings.register_profile("docs", suppress_health_check=list(hypothesis.HealthCheck), deadline=None)
+    hypothesis.settings.load_profile("docs")
     names: dict[str, Any] = {"__name__": "__main__"}
 
     def run(match: re.Match[str]) -> str:

@@ -86,3 +86,21 @@ def plan_picture(values: Sequence[Live], offsets: Sequence[int]) -> Picture:
         picture.box(20 + offset * wide, 40 + value.first * high, value.nbytes * wide,
                     (value.last - value.first + 1) * high, colours[number % len(colours)], "white")  # fmt: skip
     return picture
+
+
+C_SIZES = {"float": 4, "double": 8, "int8_t": 1, "uint8_t": 1, "int32_t": 4, "int64_t": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An array of a plan, for a C program: `count` elements of the type `ctype`, from the byte `offset` on."""
+
+    name: str
+    ctype: str
+    count: int
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """The first byte after the array."""
+        return self.offset + self.count * C_SIZES[self.ctype]

@@ -1,0 +1,16 @@
+"""Wrong: an offset is a number of bytes, not of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lessons.arenas import Placed
+
+
+def declaration(values: Sequence[Placed], size: int) -> str:
+    """Return C text that declares the type `arena_t`, with a member for each value."""
+    members = [f"    unsigned char every_byte[{size}];"]
+    for number, value in enumerate(values):
+        padding = f"{value.ctype} gap_before_{number}[{value.offset}]; " if value.offset else ""
+        members.append(f"    struct {{ {padding}{value.ctype} {value.name}[{value.count}]; }};")
+    return "\n".join(["typedef union {", *members, "} arena_t;"])

@@ -1,0 +1,16 @@
+"""Wrong: a value may be called pad0 or pad1, as the padding is here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lessons.arenas import Placed
+
+
+def declaration(values: Sequence[Placed], size: int) -> str:
+    """Return C text that declares the type `arena_t`, with a member for each value."""
+    members = [f"    unsigned char every_byte[{size}];"]
+    for number, value in enumerate(values):
+        padding = f"unsigned char pad{number}[{value.offset}]; " if value.offset else ""
+        members.append(f"    struct {{ {padding}{value.ctype} {value.name}[{value.count}]; }};")
+    return "\n".join(["typedef union {", *members, "} arena_t;"])
