@@ -41,9 +41,9 @@ _CODE = re.compile(r"```python\n(?P<code>.*?)```\n(?P<between>\s*)(?P<output>```
 
 def refreshed(page: str, name: str = "page") -> str:
     """A page whose Python blocks have been run, with the output of each in the text block behind it."""
-    from minitvm.tools.cli.excerpt import excerpt
-
     import hypothesis
+
+    from minitvm.tools.cli.excerpt import excerpt
 
     # On a busy machine, the drawing of random programs takes longer than Hypothesis finds healthy.
     hypothesis.settings.register_profile("docs", suppress_health_check=list(hypothesis.HealthCheck), deadline=None)
