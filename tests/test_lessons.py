@@ -172,7 +172,7 @@ def test_stub_fails_and_says_what_to_write(folder: Path) -> None:
     failure = failure_of(folder, folder / "exercise.py")
     assert failure is not None
     assert failure.startswith("still to be written: ")
-    assert "the text at the top says what is wanted" in failure
+    assert "the text at the top describes the task" in failure
 
 
 @pytest.mark.alike("folder")
@@ -429,7 +429,7 @@ def test_what_an_exercise_tells_you_to_use_comes_with_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["lesson", "12", "--start"]) == 0
-    assert "exercise_12.py is yours to fill in; its text says what is wanted (skew.py came with it)" in (
+    assert "exercise_12.py is yours to fill in; its text describes the task (skew.py came with it)" in (
         capsys.readouterr().out
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["exercise_12.py", "skew.py"]

@@ -26,4 +26,4 @@ from __future__ import annotations
 
 def counts(m: int, n: int, k: int) -> dict[str, int]:
     """The number of operations, loads and stores in `three_loops(m, n, k)`."""
-    raise NotImplementedError("counts(m, n, k): the text at the top says what is wanted")
+    raise NotImplementedError("counts(m, n, k): the text at the top describes the task")

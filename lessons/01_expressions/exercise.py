@@ -29,4 +29,4 @@ from lessons.tiny import Add, Binary, Expr, FloorDiv, Mul, Name, Num, Sub  # noq
 
 def to_text(e: Expr) -> str:
     """The expression as Python text, with the fewest parentheses."""
-    raise NotImplementedError("to_text(e): the text at the top says what is wanted")
+    raise NotImplementedError("to_text(e): the text at the top describes the task")

@@ -35,4 +35,4 @@ from minitvm.tir.nodes import Buffer, BufferStore, For, Seq, Stmt  # noqa: F401
 
 def run(stmt: Stmt, variables: dict[Var, int], arrays: dict[Buffer, np.ndarray]) -> None:
     """Execute the statement."""
-    raise NotImplementedError("run(stmt, variables, arrays): the text at the top says what is wanted")
+    raise NotImplementedError("run(stmt, variables, arrays): the text at the top describes the task")

@@ -36,4 +36,4 @@ from minitvm.tir.nodes import For, ForKind, If  # noqa: F401
 
 def split(loop: For, factor: int) -> For:
     """The loop as two loops, the inner one of extent `factor`, with the same meaning."""
-    raise NotImplementedError("split(loop, factor): the text at the top says what is wanted")
+    raise NotImplementedError("split(loop, factor): the text at the top describes the task")

@@ -36,10 +36,10 @@ from minitvm.reference.operators.table import operator
 @operator("lesson.capped_relu")
 def meaning(x: np.ndarray, bias: np.ndarray, cap: float) -> np.ndarray:
     """The meaning of the operator, on NumPy arrays."""
-    raise NotImplementedError("meaning(x, bias, cap): the text at the top says what is wanted")
+    raise NotImplementedError("meaning(x, bias, cap): the text at the top describes the task")
 
 
 @register("lesson.capped_relu", pattern=Pattern.BROADCAST, override=True)
 def compute(x: te.Tensor, bias: te.Tensor, *, cap: float) -> te.Tensor:
     """The operator as a tensor expression."""
-    raise NotImplementedError("compute(x, bias, *, cap): the text at the top says what is wanted")
+    raise NotImplementedError("compute(x, bias, *, cap): the text at the top describes the task")

@@ -24,4 +24,4 @@ from __future__ import annotations
 
 def keeps(written: tuple[int, ...], read: tuple[int, ...], order: tuple[int, ...]) -> bool:
     """Whether loops nested in `order` compute the same A as loops nested in the order (0, 1, 2)."""
-    raise NotImplementedError("keeps(written, read, order): the text at the top says what is wanted")
+    raise NotImplementedError("keeps(written, read, order): the text at the top describes the task")

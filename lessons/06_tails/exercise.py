@@ -31,4 +31,4 @@ from minitvm import tir
 
 def whole_vectors(sch: tir.Schedule, loop: object, factor: int) -> None:
     """Run a loop in whole vectors of `factor` lanes, and the rest one by one."""
-    raise NotImplementedError("whole_vectors(sch, loop, factor): the text at the top says what is wanted")
+    raise NotImplementedError("whole_vectors(sch, loop, factor): the text at the top describes the task")

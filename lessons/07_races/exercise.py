@@ -31,4 +31,4 @@ Access = tuple[tuple[int, ...], str, str]
 
 def race(kinds: tuple[str, ...], accesses: list[Access]) -> tuple[int, int] | None:
     """The positions of two accesses that race; None when there are none."""
-    raise NotImplementedError("race(kinds, accesses): the text at the top says what is wanted")
+    raise NotImplementedError("race(kinds, accesses): the text at the top describes the task")

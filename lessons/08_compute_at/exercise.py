@@ -27,9 +27,9 @@ from __future__ import annotations
 
 def needed(step: int, tile: int, height: int, stride: int, taps: tuple[int, ...]) -> range:
     """The window of rows of H for one tile of Y."""
-    raise NotImplementedError("needed(...) and fresh(...): the text at the top says what is wanted")
+    raise NotImplementedError("needed(...) and fresh(...): the text at the top describes the task")
 
 
 def fresh(step: int, tile: int, height: int, stride: int, taps: tuple[int, ...]) -> range:
     """The rows of the window that no earlier step had."""
-    raise NotImplementedError("needed(...) and fresh(...): the text at the top says what is wanted")
+    raise NotImplementedError("needed(...) and fresh(...): the text at the top describes the task")

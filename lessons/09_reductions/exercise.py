@@ -47,4 +47,4 @@ from minitvm.tir import PrimFunc
 
 def two_steps(n: int, lanes: int) -> PrimFunc:
     """The dot product of length n plus the bias, in `lanes` partial sums."""
-    raise NotImplementedError("two_steps(n, lanes): the text at the top says what is wanted")
+    raise NotImplementedError("two_steps(n, lanes): the text at the top describes the task")

@@ -35,4 +35,4 @@ from minitvm.tir import PrimFunc
 
 def in_tiles(m: int, n: int, k: int, t: int) -> PrimFunc:
     """C = A @ B by a block "tile" of t x t x t."""
-    raise NotImplementedError("in_tiles(m, n, k, t): the text at the top says what is wanted")
+    raise NotImplementedError("in_tiles(m, n, k, t): the text at the top describes the task")

@@ -29,4 +29,4 @@ from collections.abc import Callable
 
 def shrink(steps: list[int], fails: Callable[[list[int]], bool]) -> list[int]:
     """A failing list of some of the steps, from which no step can be left out."""
-    raise NotImplementedError("shrink(steps, fails): the text at the top says what is wanted")
+    raise NotImplementedError("shrink(steps, fails): the text at the top describes the task")

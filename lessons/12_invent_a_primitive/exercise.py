@@ -39,4 +39,4 @@ from minitvm.tir.schedule.state import ScheduleState, guard, tidy  # noqa: F401
 @primitive(requires=[])
 def deal(state: ScheduleState, loop: For, hands: int) -> list[For]:
     """Deal the iterations of a loop out to `hands` hands."""
-    raise NotImplementedError("deal(state, loop, hands): the text at the top says what is wanted")
+    raise NotImplementedError("deal(state, loop, hands): the text at the top describes the task")

@@ -35,9 +35,9 @@ from lessons.pipeline import Core
 
 def cycles(rows: int, vectors: int, core: Core) -> Fraction:
     """The cycles of one step in the long run."""
-    raise NotImplementedError("cycles(rows, vectors, core): the text at the top says what is wanted")
+    raise NotImplementedError("cycles(rows, vectors, core): the text at the top describes the task")
 
 
 def tile(core: Core) -> tuple[int, int]:
     """The rows and vectors of the best tile."""
-    raise NotImplementedError("tile(core): the text at the top says what is wanted")
+    raise NotImplementedError("tile(core): the text at the top describes the task")

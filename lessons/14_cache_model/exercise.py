@@ -27,4 +27,4 @@ from __future__ import annotations
 
 def run(trace: list[tuple[int, bool]], sets: int, ways: int, line: int) -> tuple[int, int]:
     """The misses, and the lines that were written back to memory."""
-    raise NotImplementedError("run(trace, sets, ways, line): the text at the top says what is wanted")
+    raise NotImplementedError("run(trace, sets, ways, line): the text at the top describes the task")

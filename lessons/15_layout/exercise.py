@@ -25,9 +25,9 @@ from __future__ import annotations
 
 def offset(shape: tuple[int, int, int], block: int, c: int, h: int, w: int) -> int:
     """The position of an element in memory."""
-    raise NotImplementedError("offset(shape, block, c, h, w): the text at the top says what is wanted")
+    raise NotImplementedError("offset(shape, block, c, h, w): the text at the top describes the task")
 
 
 def element(shape: tuple[int, int, int], block: int, place: int) -> tuple[int, int, int] | None:
     """The element at a position, or None for padding."""
-    raise NotImplementedError("element(shape, block, place): the text at the top says what is wanted")
+    raise NotImplementedError("element(shape, block, place): the text at the top describes the task")

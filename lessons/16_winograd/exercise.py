@@ -34,4 +34,4 @@ Matrix = list[list[Fraction]]
 
 def transforms(m: int, r: int, points: list[Fraction]) -> tuple[Matrix, Matrix, Matrix]:
     """A (m x n), G (n x r) and B (n x n) for n = m + r - 1."""
-    raise NotImplementedError("transforms(m, r, points): the text at the top says what is wanted")
+    raise NotImplementedError("transforms(m, r, points): the text at the top describes the task")

@@ -27,4 +27,4 @@ from lessons.arenas import Live
 
 def plan(values: list[Live]) -> list[int]:
     """An offset for each value."""
-    raise NotImplementedError("plan(values): the text at the top says what is wanted")
+    raise NotImplementedError("plan(values): the text at the top describes the task")

@@ -46,7 +46,7 @@ def check(module: ModuleType) -> None:
         few, many = (size_after(module, n) for n in (1, keys))
         require(
             many <= 2 * few + 200,
-            f"a state of 1 key takes {few} bytes, a state of {keys} keys {many}; wanted the same size",
+            f"a state of 1 key takes {few} bytes, and a state of {keys} keys takes {many}; wanted the same size",
         )
 
     @cases(200, parts=st.lists(st.lists(SCORES, max_size=3), max_size=4), joined=st.integers(0, 4), twice=st.booleans())

@@ -30,19 +30,19 @@ import numpy as np
 
 def start(width: int) -> Any:
     """The state before any key."""
-    raise NotImplementedError("start, add, merge and result: the text at the top says what is wanted")
+    raise NotImplementedError("start, add, merge and result: the text at the top describes the task")
 
 
 def add(state: Any, scores: np.ndarray, values: np.ndarray) -> Any:
     """The state after one more part."""
-    raise NotImplementedError("start, add, merge and result: the text at the top says what is wanted")
+    raise NotImplementedError("start, add, merge and result: the text at the top describes the task")
 
 
 def merge(a: Any, b: Any) -> Any:
     """The state of all keys of a and b."""
-    raise NotImplementedError("start, add, merge and result: the text at the top says what is wanted")
+    raise NotImplementedError("start, add, merge and result: the text at the top describes the task")
 
 
 def result(state: Any) -> np.ndarray:
     """The row."""
-    raise NotImplementedError("start, add, merge and result: the text at the top says what is wanted")
+    raise NotImplementedError("start, add, merge and result: the text at the top describes the task")

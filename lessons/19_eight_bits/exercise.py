@@ -26,9 +26,9 @@ import numpy as np
 
 def prepare(W: np.ndarray, b: np.ndarray, sx: float, zx: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The weights as int8, their scales, and the bias as int32 with the zero point of x folded in."""
-    raise NotImplementedError("prepare and layer: the text at the top says what is wanted")
+    raise NotImplementedError("prepare and layer: the text at the top describes the task")
 
 
 def layer(qx: np.ndarray, qw: np.ndarray, qb: np.ndarray, sw: np.ndarray, sx: float, sy: float, zy: int) -> np.ndarray:
     """The layer in integers: uint8 in, uint8 out."""
-    raise NotImplementedError("prepare and layer: the text at the top says what is wanted")
+    raise NotImplementedError("prepare and layer: the text at the top describes the task")

@@ -32,4 +32,4 @@ Dim = int | str
 
 def broadcast(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[tuple[Dim, ...], list[tuple[Dim, Dim]]]:
     """The shape of the sum, and the pairs of dimensions that must be equal when the network runs."""
-    raise NotImplementedError("broadcast(a, b): the text at the top says what is wanted")
+    raise NotImplementedError("broadcast(a, b): the text at the top describes the task")

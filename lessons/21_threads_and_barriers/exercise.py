@@ -29,4 +29,4 @@ Stage = tuple[str, list[int]]
 
 def barriers(stages: list[Stage]) -> list[int]:
     """The numbers of the stages that need a barrier before them."""
-    raise NotImplementedError("barriers(stages): the text at the top says what is wanted")
+    raise NotImplementedError("barriers(stages): the text at the top describes the task")

@@ -28,4 +28,4 @@ Level = list[tuple[int, int]]
 
 def levels(n: int) -> list[Level]:
     """The levels of a tree that adds up n elements."""
-    raise NotImplementedError("levels(n): the text at the top says what is wanted")
+    raise NotImplementedError("levels(n): the text at the top describes the task")

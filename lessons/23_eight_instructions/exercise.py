@@ -38,4 +38,4 @@ from typing import Any
 
 def run(program: list[tuple[Any, ...]], memory: dict[str, list[int]]) -> None:
     """Run a program on the lists of numbers, in place."""
-    raise NotImplementedError("run(program, memory): the text at the top says what is wanted")
+    raise NotImplementedError("run(program, memory): the text at the top describes the task")

@@ -35,4 +35,4 @@ Instruction = tuple[str, set[str], set[str]]
 
 def tokens(program: list[Instruction]) -> list[tuple[int, int]]:
     """The pairs (instruction that pushes, instruction that pops)."""
-    raise NotImplementedError("tokens(program): the text at the top says what is wanted")
+    raise NotImplementedError("tokens(program): the text at the top describes the task")

@@ -39,9 +39,9 @@ Access = tuple[int, list[Place]]
 
 def steps(line: int, wide: int, places: list[Place]) -> int:
     """The number of steps of all reads from a tile whose lines are `line` elements apart."""
-    raise NotImplementedError("steps(line, wide, places): the text at the top says what is wanted")
+    raise NotImplementedError("steps(line, wide, places): the text at the top describes the task")
 
 
 def shortest_line(width: int, accesses: list[Access]) -> int:
     """The shortest length of at least `width` with the fewest steps."""
-    raise NotImplementedError("shortest_line(width, accesses): the text at the top says what is wanted")
+    raise NotImplementedError("shortest_line(width, accesses): the text at the top describes the task")

@@ -27,14 +27,14 @@ import numpy as np
 
 def exponent(x: np.ndarray) -> int:
     """The e for which int8 in units of 2^-e are nearest to x."""
-    raise NotImplementedError("exponent, narrow and add: the text at the top says what is wanted")
+    raise NotImplementedError("exponent, narrow and add: the text at the top describes the task")
 
 
 def narrow(total: np.ndarray, places: int) -> np.ndarray:
     """total * 2^-places as int8, halves up."""
-    raise NotImplementedError("exponent, narrow and add: the text at the top says what is wanted")
+    raise NotImplementedError("exponent, narrow and add: the text at the top describes the task")
 
 
 def add(a: np.ndarray, ea: int, b: np.ndarray, eb: int, e: int) -> np.ndarray:
     """a * 2^-ea + b * 2^-eb in units of 2^-e, as int8."""
-    raise NotImplementedError("exponent, narrow and add: the text at the top says what is wanted")
+    raise NotImplementedError("exponent, narrow and add: the text at the top describes the task")

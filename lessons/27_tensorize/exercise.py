@@ -40,4 +40,4 @@ from typing import Any
 
 def mappings(computation: dict[str, Any], instruction: dict[str, Any]) -> list[dict[str, str]]:
     """All mappings of the instruction's loops to loops of the computation that fit."""
-    raise NotImplementedError("mappings(computation, instruction): the text at the top says what is wanted")
+    raise NotImplementedError("mappings(computation, instruction): the text at the top describes the task")

@@ -41,9 +41,9 @@ from lessons.pipeline import Core
 
 def cycles(m: int, n: int, k: int, rows: np.ndarray, vectors: np.ndarray, lanes: int, core: Core) -> np.ndarray:
     """The cycles of the product with each tile."""
-    raise NotImplementedError("cycles(m, n, k, rows, vectors, lanes, core): the text at the top says what is wanted")
+    raise NotImplementedError("cycles(m, n, k, rows, vectors, lanes, core): the text at the top describes the task")
 
 
 def fetched(m: int, n: int, k: int, rows: np.ndarray, vectors: np.ndarray, lanes: int, cache: int) -> np.ndarray:
     """The elements of A and B that are fetched with each tile."""
-    raise NotImplementedError("fetched(m, n, k, rows, vectors, lanes, cache): the text at the top says what is wanted")
+    raise NotImplementedError("fetched(m, n, k, rows, vectors, lanes, cache): the text at the top describes the task")

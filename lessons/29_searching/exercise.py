@@ -29,4 +29,4 @@ import numpy as np
 
 def plane(x: np.ndarray, y: np.ndarray, penalty: float) -> tuple[float, np.ndarray]:
     """The constant, and the weight of each feature."""
-    raise NotImplementedError("plane(x, y, penalty): the text at the top says what is wanted")
+    raise NotImplementedError("plane(x, y, penalty): the text at the top describes the task")

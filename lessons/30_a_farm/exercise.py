@@ -30,4 +30,4 @@ from lessons.farm import Farm
 
 def run(jobs: dict[str, str], farm: Farm, limit: int) -> dict[str, str]:
     """The outcome of each job."""
-    raise NotImplementedError("run(jobs, farm, limit): the text at the top says what is wanted")
+    raise NotImplementedError("run(jobs, farm, limit): the text at the top describes the task")

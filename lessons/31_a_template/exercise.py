@@ -29,4 +29,4 @@ from minitvm import tir
 
 def template(sch: tir.Schedule) -> None:
     """Schedule the block "C" with a tile whose size is open."""
-    raise NotImplementedError("template(sch): the text at the top says what is wanted")
+    raise NotImplementedError("template(sch): the text at the top describes the task")

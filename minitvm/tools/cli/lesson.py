@@ -164,7 +164,7 @@ def start(folder: Path) -> int:
             file.write(source.read_text(encoding="utf-8"))
     exercise_file, *others = map(str, copies)
     beside = f" ({', '.join(others)} came with it)" if others else ""
-    print(f"{exercise_file} is yours to fill in; its text says what is wanted{beside}")
+    print(f"{exercise_file} is yours to fill in; its text describes the task{beside}")
     print(f"then: minitvm lesson {number} --check")
     return 0
 
