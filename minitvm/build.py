@@ -64,6 +64,9 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
 
     settings = options_of("build", {"tuned": "auto", **options}, ForBuild)
     machine = code_target(target)
+    require_runnable = lookup(machine, "require_runnable")
+    if require_runnable is not None:
+        require_runnable(machine)
     opened = lookup(machine, "opened")
     if opened is not None and settings.device is None:
         opened()  # report what is missing before the work begins

@@ -25,6 +25,7 @@ happens if it is missing. Three parts have no default: `register` refuses a back
     machines.scratchpad               timed              how many cycles a kernel takes
     tune.runner                       opened             the device, in the process that measures on it
     build                             at_hand            which device a target that names none means on this machine
+    build                             require_runnable   whether this machine can run a target's code
     tools.cli                         devices            which devices there are
     runtime.artifact                  machine_code       how compiled kernels are saved and loaded
 

@@ -119,6 +119,11 @@ PARTS: tuple[Part, ...] = (
         "build to fill in the device of this machine if a target does not name one",
         default="targets are used as they are written", arguments=("target",),
     ),
+    Part(
+        "require_runnable", "require_runnable(target)",
+        "build to refuse a target early, by a `TargetError`, if this machine cannot run its code",
+        default="code for every target of the kind runs here", arguments=("target",),
+    ),
     Part("devices", "devices() -> [str]", "info to list the devices of this machine", default="no devices are listed",
          arguments=()),
     Part(
@@ -159,6 +164,7 @@ class Backend:
     refusal: AnyPart = None
     opened: AnyPart = None
     at_hand: AnyPart = None
+    require_runnable: AnyPart = None
     devices: AnyPart = None
     memory: AnyPart = None
     machine_code: Any = None

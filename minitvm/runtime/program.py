@@ -75,10 +75,11 @@ class MachineCode(Protocol):
 
     def pack(
         self, executable: Executable, architectures: Sequence[str] = (), progress: Progress | None = None
-    ) -> tuple[dict[str, Any], bytes]:
+    ) -> tuple[dict[str, Any], bytes] | None:
         """Return a description of the machine code as JSON, and the code itself, for these architectures.
 
-        The default is the architecture of the executable's target. Raises `InputError` if the machine has no
+        The default is the architecture of the executable's target. Returns None if the code can be compiled only on the
+        machine that runs it. Raises `InputError` if the machine has no
         architectures.
         """
 

@@ -81,17 +81,23 @@ class ChannelUse:
 DIRECT, WINOGRAD = "direct", "winograd"
 
 
-def whole_block(channels: int, lanes: int) -> int | None:
-    """Return the block size for a dimension: `lanes`, halved until it divides the dimension, but not below 4.
+LEAST_BLOCK = 4  # channels
 
-    Up to 4 channels form one block. Returns None if no block size divides the dimension.
+
+def whole_block(channels: int, lanes: int) -> int | None:
+    """Return the block size for a dimension: `lanes`, halved until it divides the dimension, but not below LEAST_BLOCK.
+
+    Up to LEAST_BLOCK channels form one block. Returns None if no block size divides the dimension, or if vectors have
+    fewer lanes than the smallest block.
     """
+    if lanes < LEAST_BLOCK:
+        return None
     block = lanes
-    while block >= 4:
+    while block >= LEAST_BLOCK:
         if channels % block == 0:
             return block
         block //= 2
-    return channels if channels <= 4 else None
+    return channels if channels <= LEAST_BLOCK else None
 
 
 def direct_alone(conv: Convolution, block: int, target: Target, accuracy: str = "fast") -> list[Option]:  # noqa: ARG001

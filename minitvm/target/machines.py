@@ -28,6 +28,7 @@ class Cache:
 
 FOR_PEOPLE = {"for people": True}  # marks a field on which no kernel depends
 IMPLIED = "implied"  # the value that an identity leaves out, as the identities of older versions did
+SCALAR_BITS = 32
 _GHZ = 3.0  # used if a CPU's description does not say
 _GPU_GHZ = 1.5
 
@@ -69,15 +70,15 @@ class CPU:
 
     @property
     def vector_bytes(self) -> int:
-        """The number of bytes in one vector register."""
-        return self.vector_bits // 8
+        """The number of bytes in one vector register. It is 1 for a scalar CPU, whose vectors have one lane."""
+        return 1 if self.vector_bits <= SCALAR_BITS else self.vector_bits // 8
 
     @property
     def loads(self) -> float:
         """The number of vector loads or broadcasts that a core sustains per cycle: two, or fewer if the L1 rate
         limits them.
         """
-        return min(2.0, self.l1_rate / self.vector_bytes)
+        return min(2.0, 8 * self.l1_rate / self.vector_bits)
 
     @property
     def cycle_seconds(self) -> float:

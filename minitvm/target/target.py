@@ -18,12 +18,11 @@ from typing import Any
 
 from ..errors import TargetError, nearest
 from .isas import find_isa
-from .machines import IMPLIED, Cache, Kind, find_kind
+from .machines import IMPLIED, SCALAR_BITS, Cache, Kind, find_kind
 from .tvm_options import as_ours
 
 _CURRENT: ContextVar[Target | None] = ContextVar("target", default=None)
 _BITS = {"bool": 8}
-SCALAR_BITS = 32
 DEFAULT_CAPABILITY = 80  # for a CUDA target that names no architecture
 
 

@@ -17,6 +17,7 @@ BACKEND = Backend(
     assembly="minitvm.machines.cpu.runtime.compiler:assembly",
     program="minitvm.machines.cpu.runtime.program:CpuProgram",
     hosted="minitvm.machines.cpu.runtime.hosted:HostedKernel",
+    require_runnable="minitvm.machines.cpu.runtime.compiled_for:require_runnable",
     machine_code="minitvm.machines.cpu.runtime.machine_code",
 )
 

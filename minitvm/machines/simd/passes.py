@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.transform.pipeline import Additions, plain
+from ...tir.transform.pipeline import Additions, Pass, plain
 from .transform.partition_loops import partition_loops
 from .transform.skip_zeros import skip_zeros
 from .transform.strided_loads import strided_loads
@@ -17,7 +17,7 @@ PASSES: Additions = {
     "unswitch_repeats": (
         plain(partition_loops, "iterations that need their conditions are peeled off the others"),
         plain(unswitch_tiles, "tiles that may stick out of a symbolic extent get versions without conditions"),
-        plain(vectorize_reductions, "annotated reduction loops accumulate in several lanes"),
+        Pass("vectorize_reductions", vectorize_reductions, "annotated reduction loops accumulate in several lanes"),
         plain(transpose_tiles, "copies that turn a tile around become shuffles of vectors"),
     ),
     "promote_accumulators": (

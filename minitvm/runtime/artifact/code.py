@@ -37,7 +37,10 @@ def pack(executable: Executable, architectures: Sequence[str], progress: Progres
                 )
             continue
         part = replace(executable, target=target, kernels=tuple(executable.kernels[k] for k in numbers))
-        about, data = code.pack(part, architectures if own else (), progress)
+        packed = code.pack(part, architectures if own else (), progress)
+        if packed is None:
+            continue
+        about, data = packed
         index.append({"target": target, "about": about, "size": len(data)})
         codes.append(data)
     return index, b"".join(codes)

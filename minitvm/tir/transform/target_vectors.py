@@ -18,3 +18,8 @@ def vector_lanes(target: Target | None, dtype: str) -> int:
 def vector_widths(target: Target | None) -> tuple[int, ...]:
     """Return the vector widths that the target's language supports, in lanes; () if it supports any width."""
     return tuple(getattr(target, "vector_widths", ()))
+
+
+def is_scalar(target: Target | None) -> bool:
+    """Return whether the target is a CPU without vectors."""
+    return bool(getattr(target, "is_scalar", False))

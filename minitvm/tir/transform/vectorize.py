@@ -5,6 +5,7 @@ A longer loop, or a loop with a number of lanes that the target's language does 
 register width, and its tail is masked. A condition that differs between lanes becomes the mask of the accesses inside
 it, so no lane touches an element that its iteration would not touch. A value that all lanes load from the same element
 is loaded once. Under such a mask, it is loaded only if some lane runs, or if the element is provably inside its buffer.
+On a scalar CPU all loops run serially.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .. import nodes as tir
 from ..conditions import iterations, reads_memory
 from .affine import coefficient, expr, linear
 from .simplify import fold
-from .target_vectors import vector_lanes, vector_widths
+from .target_vectors import is_scalar, vector_lanes, vector_widths
 from .unroll import bind
 
 MAX_LANES = 64
@@ -62,6 +63,8 @@ def _visit(node: Any, target: Target | None, around: Around) -> Any:
     loop = node if body is node.body else ex.replace(node, body=body)
     if node.kind != tir.ForKind.VECTORIZED:
         return loop
+    if is_scalar(target):
+        return ex.replace(loop, kind=tir.ForKind.SERIAL)
     try:
         return _vectorize_loop(loop, target, around)
     except NotVectorizable:

@@ -81,12 +81,13 @@ def difference(call: Call) -> str:
         ways += [("fold", folded)] if (folded := by_folding(call)) else []
     for way, found in ways:
         for a, b in zip(found, wanted, strict=True):
-            if (a.dtype, a.shape) != (b.dtype, b.shape) or not _near(a, b):
+            if (a.dtype, a.shape) != (b.dtype, b.shape) or not near(a, b):
                 return f"{way}: {call}: {a.dtype}{list(a.shape)} {a} instead of {b.dtype}{list(b.shape)} {b}"
     return ""
 
 
-def _near(a: np.ndarray, b: np.ndarray) -> bool:
+def near(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether results agree: integers are the same, floats differ by what another order of sums may change."""
     if a.dtype.kind != "f":
         return np.array_equal(a, b)
     scale = float(np.max(np.abs(b), initial=1.0, where=np.isfinite(b)))

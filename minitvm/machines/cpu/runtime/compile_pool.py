@@ -9,14 +9,14 @@ from ....errors import needed
 from ....runtime.program import ONLY_RUN, Progress
 from ....workers import worker_pool
 
-Job = tuple[str, str]  # source, entry
+Job = tuple[str, ...]  # arguments of `compile_kernel`: source, entry, instruction set
 
 # While a worker starts, this process compiles a few kernels.
 TASK = worker_pool.PoolTask(f"{__name__}:compile_request", worth_starting=6)
 
 
 def compile_kernels(jobs: Sequence[Job], workers: int | None = None, progress: Progress | None = None) -> list[bytes]:
-    """Return the object code of each `(source, entry)`, in order.
+    """Return the object code of each `(source, entry, isa)`, in order.
 
     `workers` is the number of processes (default: one per core; 0 or 1: compile in this process). A small number of
     kernels is always compiled in this process. Raises `InternalError` for the first job, in order, whose source does

@@ -17,20 +17,24 @@ from collections.abc import Iterator
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import callconv, compiler, config, types
-from numba.core.codegen import CPUCodeLibrary
+from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaWarning
+from numba.core.fastmathpass import rewrite_module
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import ConfigStack
 
-from ....errors import InternalError
+from ....errors import InternalError, Unsupported
 from ....target import Target
+from ....target.isas import NATIVE
+from ...simd.vectors.float_formats import FUSES
 from ...simd.vectors.front_end import Operations, Typed, translated
 from ...simd.vectors.source import defined, numbered
 from . import machine_instructions, wasm_instructions  # noqa: F401 (what kernel source may call)
-from .loader import kernel_target_machine
+from .compiled_for import ISA
+from .loader import cpu_description, kernel_target_machine, triple_of
 
-__all__ = ["compile_kernel", "kernel_assembly", "kernel_text"]
+__all__ = ["compile_kernel", "kernel_assembly", "kernel_module", "kernel_text"]
 
 _ARGUMENT_TYPES = (types.CPointer(types.int64), types.int64, types.int64)
 _INT64 = ir.IntType(64)
@@ -66,6 +70,30 @@ class _LongLibrary(_ObjectLibrary):
         options.loop_vectorization = bool(config.LOOP_VECTORIZE)
         builder = llvm.create_pass_builder(self._codegen._tm, options)
         builder.getModulePassManager().run(self._final_module, builder)
+
+
+class _CrossCodegen(JITCPUCodegen):
+    """Numba's code generator for another CPU: it has no execution engine, which could not run that code."""
+
+    def __init__(self, isa: str) -> None:
+        self._isa = isa
+        super().__init__(f"for {isa}")
+
+    def _init(self, llvm_module: llvm.ModuleRef) -> None:  # noqa: ARG002 (Numba's name)
+        self._tm = kernel_target_machine(self._isa)
+        self._target_data = self._tm.target_data
+        self._data_layout = str(self._target_data)
+        self._loopvect, self._opt_level = bool(config.OPT.is_opt_max), 3 if config.OPT.is_opt_max else 0
+
+    def _create_empty_module(self, name: str) -> ir.Module:
+        module = super()._create_empty_module(name)
+        module.triple = triple_of(self._isa)
+        return module
+
+
+@functools.cache
+def _codegen(isa: str) -> JITCPUCodegen:
+    return cpu_target.target_context.codegen() if isa == NATIVE else _CrossCodegen(isa)
 
 
 # Kernels of known sizes are shorter: 74 lines in the median of HRNet, 212 at most.
@@ -107,14 +135,36 @@ def _operations() -> Operations:
     return Operations(cpu_target.typing_context, context.subtarget(error_model=errors, fastmath=_flags().fastmath))
 
 
-def _library(source: str, entry: str) -> _ObjectLibrary:
+def _library(source: str, entry: str, isa: str) -> _ObjectLibrary:
     lines = sum(not line.startswith("#") for line in source.splitlines())
-    return (_LongLibrary if lines > _LONG else _ObjectLibrary)(cpu_target.target_context.codegen(), entry)
+    return (_LongLibrary if lines > _LONG else _ObjectLibrary)(_codegen(isa), entry)
 
 
-def _optimised_module(source: str, entry: str) -> llvm.ModuleRef:
-    library = _library(source, entry)
-    library.add_ir_module(_translated_module(library, source, entry, entry))
+@contextlib.contextmanager
+def _instructions_of(isa: str) -> Iterator[None]:
+    """What `machine_instructions` and the operations on vectors may use of a CPU."""
+    features = {name for name in cpu_description(isa)[1].split(",") if name.startswith("+")}
+    on_x86 = triple_of(isa).startswith("x86_64")
+    marks = ISA.set(isa), FUSES.set(not on_x86 or bool(features & {"+fma", "+fma4", "+avx512f"}))
+    try:
+        yield
+    finally:
+        ISA.reset(marks[0])
+        FUSES.reset(marks[1])
+
+
+def kernel_module(source: str, entry: str, isa: str = NATIVE) -> llvm.ModuleRef:
+    """Return a kernel as an optimised LLVM module for an instruction set, this machine's if none is named.
+
+    Its one exported symbol is the C function `entry`. Only machines with pointers of 64 bits are supported.
+    """
+    with _instructions_of(isa):
+        return _optimised_module(source, entry, isa)
+
+
+def _optimised_module(source: str, entry: str, isa: str) -> llvm.ModuleRef:
+    library = _library(source, entry, isa)
+    library.add_ir_module(_translated_module(library, source, entry, entry, cross=isa != NATIVE))
     library.finalize()
     for symbol in (*library.module.functions, *library.module.global_variables):
         if not symbol.is_declaration and symbol.name != entry:
@@ -123,12 +173,17 @@ def _optimised_module(source: str, entry: str) -> llvm.ModuleRef:
 
 
 def _translated_module(
-    library: _ObjectLibrary, source: str, entry: str, symbol: str, machine: tuple[str, str] | None = None
+    library: _ObjectLibrary,
+    source: str,
+    entry: str,
+    symbol: str,
+    machine: tuple[str, str] | None = None,
+    cross: bool = False,
 ) -> ir.Module:
     """Return the LLVM module of a kernel, in which nothing is optimised. Its C function is named `symbol`.
 
-    `machine` is the triple and the data layout of the module, by default those of this machine. Operations read the
-    architecture from the triple to choose their instructions.
+    `machine` is the triple and the data layout of the module, by default those of the library. Operations read the
+    architecture from the triple to choose their instructions. `cross` says that the library is for another CPU.
     """
     function, meaning = defined(source, entry), _operations()
     meaning.refresh()
@@ -141,7 +196,10 @@ def _translated_module(
     parameters = [Typed(kind, value) for kind, value in zip(_ARGUMENT_TYPES, kernel.args, strict=True)]
     with ConfigStack().enter(_flags()), _without_collection(), context.push_code_library(library):
         translated(meaning, builder, function, source, parameters)
-        context.post_lowering(module, library)
+        if cross:  # the same without Numba's runtime library, which is for this machine
+            rewrite_module(module, _flags().fastmath)
+        else:
+            context.post_lowering(module, library)
     return module
 
 
@@ -157,29 +215,37 @@ def kernel_text(source: str, entry: str, symbol: str, machine: tuple[str, str]) 
 
 
 @global_compiler_lock
-def compile_kernel(source: str, entry: str) -> bytes:
-    """Return object code for the kernel `entry` of the module text `source`.
+def compile_kernel(source: str, entry: str, isa: str = NATIVE) -> bytes:
+    """Return object code for the kernel `entry` of the module text `source`, for an instruction set.
 
     Raises `InternalError` with the numbered source if it does not compile, because generated source always should.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NumbaWarning)
-            module = _optimised_module(source, entry)
-        return kernel_target_machine().emit_object(module)
+            module = kernel_module(source, entry, isa)
+        return kernel_target_machine(isa).emit_object(module)
     except Exception as error:  # whatever it is, the source is at fault, and it was generated
         text = f"kernel {entry} does not compile\n{numbered(source)}\n{type(error).__name__}: {error}"
         raise InternalError(text) from error
 
 
 @global_compiler_lock
-def kernel_assembly(source: str, entry: str) -> str:
+def kernel_assembly(source: str, entry: str, isa: str = NATIVE) -> str:
     """Return the machine code of a kernel as readable assembly, to find out why the kernel is slow."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NumbaWarning)
-        return kernel_target_machine().emit_assembly(_optimised_module(source, entry))
+        return kernel_target_machine(isa).emit_assembly(kernel_module(source, entry, isa))
 
 
-def assembly(source: str, entry: str, target: Target) -> str:  # noqa: ARG001 (kernels are compiled for this machine)
-    """Return the assembly of a kernel. This is the part "assembly" of the back end."""
-    return kernel_assembly(source, entry)
+def assembly(source: str, entry: str, target: Target) -> str:
+    """Return the assembly of a kernel for the target's instruction set. This is the part "assembly" of the back end.
+
+    Raises `Unsupported` for machines with pointers of 32 bits.
+    """
+    if target.instruction_set.pointer_bits != 64:
+        raise Unsupported(
+            f"kernels for Numba have addresses of 64 bits, those of {target.brief} have 32\n"
+            "  try:    --level kernel, which every target has"
+        )
+    return kernel_assembly(source, entry, target.isa)

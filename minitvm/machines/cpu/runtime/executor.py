@@ -353,7 +353,7 @@ def _compiled() -> LoadedCode:
     from . import kernel_cache
     from .loader import load_kernel
 
-    def compile_here(jobs: list[tuple[str, str]]) -> list[bytes]:
+    def compile_here(jobs: list[kernel_cache.Job]) -> list[bytes]:
         from .compiler import compile_kernel  # imports Numba: only if the cache has no executor
 
         return [compile_kernel(*job) for job in jobs]

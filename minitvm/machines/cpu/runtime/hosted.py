@@ -10,6 +10,7 @@ import numpy as np
 from ....executable import Kernel
 from ....executable.alignment import address
 from ....runtime.words import scalar_word
+from .compiled_for import isa_of
 from .executor import PARALLEL, SEQUENTIAL
 from .step_table import step_table
 from .team import default_threads, shared_team
@@ -44,5 +45,5 @@ def _loaded(kernel: Kernel) -> LoadedCode:
     from .compile_pool import compile_kernels
     from .loader import load_kernel
 
-    (code,) = kernel_cache.compiled([(kernel.source, kernel.entry)], compile_kernels)
+    (code,) = kernel_cache.compiled([(kernel.source, kernel.entry, isa_of(kernel))], compile_kernels)
     return load_kernel(code, kernel.entry)

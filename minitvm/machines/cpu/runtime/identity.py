@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 
+from ....target.isas import ISAS, NATIVE
 from .image import PLATFORM
 
 _FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
@@ -31,23 +32,29 @@ def fingerprint(cpuinfo: str = "/proc/cpuinfo") -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def describe() -> dict[str, str | None]:
-    """Return a description of the CPU that kernels are compiled for here, to be stored with their code."""
+def describe(isa: str = NATIVE) -> dict[str, str | None]:
+    """Return a description of the CPU that kernels are compiled for, this one or any with an instruction set, to be
+    stored with their code.
+    """
     from .loader import cpu_description
 
-    name, features = cpu_description()
-    return {"platform": PLATFORM, "name": name, "features": features, "fingerprint": fingerprint()}
+    name, features = cpu_description(isa)
+    here = fingerprint() if isa == NATIVE else None
+    return {"platform": PLATFORM, "name": name, "features": features, "fingerprint": here}
 
 
 def is_here(described: dict[str, str | None]) -> bool:
     """Return whether code for the described CPU can run on this one, which requires equal platforms, names and
-    features.
+    features, or the name of an instruction set that this CPU has.
     """
     if described["platform"] != PLATFORM:
         return False
     here = fingerprint()
     if here is not None and here == described["fingerprint"]:
         return True
-    from .loader import cpu_description
+    from .loader import cpu_description, lacking
 
-    return cpu_description() == (described["name"], described["features"])
+    name, features = described["name"], described["features"]
+    if cpu_description() == (name, features):
+        return True
+    return name in ISAS and features == ISAS[name].attributes and not lacking(ISAS[name])

@@ -14,9 +14,10 @@ import llvmlite.binding as llvm
 
 from ....errors import InternalError
 from ....forks import lock
-from ....target.host import tiles_allowed
+from ....target.host import native, tiles_allowed
+from ....target.isas import NATIVE, Isa, find_isa
 
-__all__ = ["LoadedKernel", "cpu_description", "kernel_target_machine", "load_kernel"]
+__all__ = ["LoadedKernel", "cpu_description", "kernel_target_machine", "lacking", "load_kernel", "triple_of"]
 
 _lock = lock()
 
@@ -35,10 +36,13 @@ def _initialise() -> None:
         tiles_allowed()
 
 
-def cpu_description() -> tuple[str, str]:
+def cpu_description(isa: str = NATIVE) -> tuple[str, str]:
     """Return (CPU name, features) that kernels are compiled for. NUMBA_CPU_NAME and NUMBA_CPU_FEATURES override the
     host's.
     """
+    if isa != NATIVE:
+        facts = find_isa(isa)
+        return facts.cpu, facts.attributes
     name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
     features = os.environ.get("NUMBA_CPU_FEATURES")
     return name, _host_features() if features is None else features
@@ -52,14 +56,33 @@ def _host_features() -> str:
     return ",".join(f"-{name[1:]}" if name.startswith("+amx") else name for name in found.split(","))
 
 
-def kernel_target_machine() -> llvm.TargetMachine:
-    """Return a new LLVM target machine for generating or linking kernels of this process's CPU."""
+def triple_of(isa: str) -> str:
+    """Return LLVM's triple: this process's if it has that architecture, so that the code can be linked into it."""
+    facts, here = find_isa(isa), llvm.get_process_triple()
+    return here if facts.architecture == native().architecture else facts.triple
+
+
+def kernel_target_machine(isa: str = NATIVE) -> llvm.TargetMachine:
+    """Return a new LLVM target machine for generating kernels, or for linking those of this process's CPU."""
     _initialise()
-    name, features = cpu_description()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(
-        cpu=name, features=features, opt=3, reloc="pic", codemodel="jitdefault", jit=True
+    (name, features), triple = cpu_description(isa), triple_of(isa)
+    if triple == llvm.get_process_triple():
+        model = {"codemodel": "jitdefault", "jit": True}
+    else:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        model = {"codemodel": "default"}
+    return llvm.Target.from_triple(triple).create_target_machine(
+        cpu=name, features=features, opt=3, reloc="pic", **model
     )
+
+
+def lacking(isa: Isa) -> list[str]:
+    """What this machine lacks to run code for an instruction set: the architecture, or some features."""
+    if isa.architecture != native().architecture:
+        return [f"architecture {isa.architecture}"]
+    features = llvm.get_host_cpu_features()
+    return [name for name in isa.features if not features.get(name)]
 
 
 class LoadedKernel:

@@ -10,10 +10,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....errors import InputError, Unsupported
+from ....errors import InputError, TargetError, Unsupported
 from ....executable import Executable
 from ....runtime.program import Progress
+from ....target.isas import NATIVE
 from . import executor, identity
+from .compiled_for import isa_of
 from .image import CodeImage, map_image
 from .link_kernels import link
 from .segments import LANGUAGE
@@ -26,27 +28,35 @@ IMAGE, OBJECTS = "image", "objects"
 
 def pack(
     executable: Executable, architectures: Sequence[str] = (), progress: Progress | None = None
-) -> tuple[dict[str, Any], bytes]:
-    """Return an index of the machine code of CPU kernels, and the code itself. The last kernel is the executor."""
+) -> tuple[dict[str, Any], bytes] | None:
+    """Return an index of the machine code of CPU kernels, and the code itself. The last kernel is the executor.
+
+    Returns None if this machine cannot run the kernels. The machine that can compiles the source.
+    """
     if architectures:
         raise InputError(f"code for {', '.join(architectures)}: an artifact for CPUs has code for this CPU alone")
     from . import kernel_cache  # needed to save code, not to load it
     from .compile_pool import compile_kernels
 
     own = [k for k in executable.kernels if k.language == LANGUAGE]
-    jobs = [*((k.source, k.entry) for k in own), (executor.SOURCE, executor.ENTRY)]
+    try:
+        jobs = [(k.source, k.entry, isa_of(k, executable)) for k in own]
+    except TargetError:
+        return None
+    isa = jobs[0][2] if jobs else NATIVE
+    jobs.append((executor.SOURCE, executor.ENTRY, isa))
     distinct = list(dict.fromkeys(jobs))
     codes = kernel_cache.compiled(distinct, lambda absent: compile_kernels(absent, None, progress))
     about = {
-        "cpu": identity.describe(),
+        "cpu": identity.describe(isa),
         "executor": hashlib.sha256(executor.SOURCE.encode()).hexdigest(),
         "kernels": [distinct.index(job) for job in jobs],
     }
     try:
-        return _image(about, [(code, entry) for code, (_, entry) in zip(codes, distinct, strict=True)])
+        return _image(about, [(code, entry) for code, (_, entry, _) in zip(codes, distinct, strict=True)])
     except Unsupported:
-        sizes = [len(code) for code in codes]
-        return {**about, "form": OBJECTS, "entries": [entry for _, entry in distinct], "sizes": sizes}, b"".join(codes)
+        entries, sizes = [entry for _, entry, _ in distinct], [len(code) for code in codes]
+        return {**about, "form": OBJECTS, "entries": entries, "sizes": sizes}, b"".join(codes)
 
 
 def _image(about: Mapping[str, Any], objects: Sequence[tuple[bytes, str]]) -> tuple[dict[str, Any], bytes]:

@@ -11,6 +11,7 @@ from numba.core.typing.templates import builtin_registry
 
 from ...simd.vectors import byte_tables, dot2, dot4, tile_products, tiles
 from ...simd.vectors.lanes import F32, I32, Operation, Value, declare, on_machine
+from .compiled_for import ISA
 from .loader import cpu_description
 
 _ROW = 64  # bytes of a vector of AVX-512
@@ -162,7 +163,8 @@ def has_bf16(lanes: int) -> bool:
 
 
 def _features() -> set[str]:
-    return {name[1:] for name in cpu_description()[1].split(",") if name.startswith("+")}
+    """The features of the CPU for which the kernel at work is compiled."""
+    return {name[1:] for name in cpu_description(ISA.get())[1].split(",") if name.startswith("+")}
 
 
 def has_vbmi() -> bool:

@@ -26,6 +26,7 @@ from ....runtime.shapes import Bindings, beyond_bound, require_room, shape_of
 from ....runtime.states import zeros_of
 from ....runtime.steps import Array, BoundSteps, Part, Stretch
 from ....runtime.words import scalar_word
+from .compiled_for import isa_of
 from .executor import BARRIER, COPY, PARALLEL, SEQUENTIAL
 from .huge_pages import Room, move_to_huge_pages
 from .segments import BEYOND, DECISION, GOING, LANGUAGE, LIMIT, LOOP_WORDS, MOST, NUMBER, OVER, segments
@@ -104,9 +105,9 @@ def load_kernels(executable: exe.Executable, workers: int | None, progress: Prog
     from .compile_pool import compile_kernels
     from .loader import load_kernel
 
-    jobs = [(k.source, k.entry) for k in executable.kernels if k.language == LANGUAGE]
+    jobs = [(k.source, k.entry, isa_of(k, executable)) for k in executable.kernels if k.language == LANGUAGE]
     codes = kernel_cache.compiled(jobs, lambda absent: compile_kernels(absent, workers, progress))
-    return [load_kernel(code, entry) for code, (_, entry) in zip(codes, jobs, strict=True)]
+    return [load_kernel(code, entry) for code, (_, entry, _) in zip(codes, jobs, strict=True)]
 
 
 class BoundProgram(BoundSteps):

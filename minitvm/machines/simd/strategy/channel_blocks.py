@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from ....strategy.algorithms import ChannelUse, Convolution, whole_block
+from ....strategy.algorithms import LEAST_BLOCK, ChannelUse, Convolution, whole_block
 from ....target import CPU, Target
 from .. import tile_intrinsics as tiles
 from .algorithms import changes_around, convolution_algorithms, layout_changes, pixels_of, plain_cost
@@ -24,15 +24,16 @@ _CLEAR = 0.97
 def channel_block(use: ChannelUse, lanes: int, target: Target, accuracy: str = "fast") -> int | None:
     """Return the cheapest block, of at least 4 channels unless there are fewer, or None if the plain layout is cheaper.
 
-    Channels that a vector divides always have a block.
+    Channels that a vector divides always have a block, unless vectors have fewer lanes than the smallest block.
     """
     whole = whole_block(use.count, lanes)
-    if use.count <= 4:
+    if use.count <= LEAST_BLOCK or lanes < LEAST_BLOCK:
         return whole
     tiled = _of_tiles(use, target)
     if tiled:
         return tiled
-    costs = {block: _cost(use, block, target, accuracy) for block in (lanes, lanes // 2, lanes // 4) if block >= 4}
+    blocks = [block for block in (lanes, lanes // 2, lanes // 4) if block >= LEAST_BLOCK]
+    costs = {block: _cost(use, block, target, accuracy) for block in blocks}
     best = min(costs, key=lambda block: costs[block])
     stay = _plain_cost(use, lanes, target, accuracy) if whole is None else costs[whole]
     return best if costs[best] <= _CLEAR * stay else whole

@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from ....expr import LT, Add, Call, Expr, IntImm, Max, Min, Mul, Ramp, Var, const, map_children, replace
+from ....target import Target
 from ....tir.analysis.accesses import update_operand
 from ....tir.annotations import LANES
 from ....tir.conditions import is_const, iterations, reads_memory, uses
 from ....tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from ....tir.op import highest, lowest
 from ....tir.transform.simplify import fold
+from ....tir.transform.target_vectors import is_scalar
 from ....tir.transform.unroll import bind
 from ....tir.transform.vectorize import MAX_LANES
 
@@ -22,8 +24,10 @@ REDUCTIONS = {
 }  # fmt: skip
 
 
-def vectorize_reductions(func: PrimFunc) -> PrimFunc:
+def vectorize_reductions(func: PrimFunc, target: Target | None = None) -> PrimFunc:
     """Rewrite loops annotated with a number of lanes, unless they are not plain reductions. Runs before `vectorize`.
+
+    On a scalar CPU all loops stay as they are.
 
     before:
         X: T.Buffer((1,), "float32")
@@ -38,21 +42,21 @@ def vectorize_reductions(func: PrimFunc) -> PrimFunc:
                 X_lanes[k_lane] = X_lanes[k_lane] + A[k_0 * 4 + k_lane]
         X[0] = X[0] + T.vector_reduce_add(X_lanes[T.Ramp(0, 1, 4)])
     """
-    return func.with_body(_visit(func.body, ()))
+    return func.with_body(_visit(func.body, (), 1 if is_scalar(target) else MAX_LANES))
 
 
-def _visit(node: Any, around: tuple[For, ...]) -> Any:
-    """Rewrite a node. `around` holds the loops around it, outermost first."""
+def _visit(node: Any, around: tuple[For, ...], most: int) -> Any:
+    """Rewrite a node. `around` holds the loops around it, outermost first; `most` is the largest number of lanes."""
     if not isinstance(node, Stmt):
         return node
     inner = (*around, node) if isinstance(node, For) else around
-    new = map_children(node, lambda child: _visit(child, inner))
-    return _lanes(new, around) if isinstance(new, For) and LANES in new.annotations else new
+    new = map_children(node, lambda child: _visit(child, inner, most))
+    return _lanes(new, around, most) if isinstance(new, For) and LANES in new.annotations else new
 
 
-def _lanes(node: For, around: tuple[For, ...]) -> Stmt:
+def _lanes(node: For, around: tuple[For, ...], most: int) -> Stmt:
     plain = replace(node, annotations={k: v for k, v in node.annotations.items() if k != LANES})
-    lanes, update = min(int(node.annotations[LANES]), MAX_LANES), node.body
+    lanes, update = min(int(node.annotations[LANES]), most), node.body
     short = isinstance(node.extent, IntImm) and node.extent.value < lanes
     if short or lanes < 2 or not isinstance(update, BufferStore):
         return plain

@@ -16,6 +16,7 @@ from llvmlite import ir
 from numba.core import types
 
 from . import division, dot2, dot4, elementary
+from .float_formats import multiply_add
 from .lanes import B1, F32, I32, Element, Value, VectorType, marker, numba_type, register, shape_of, value_of
 
 
@@ -52,7 +53,7 @@ def absolute(a: Value) -> Value:
 
 
 def fused_multiply_add(a: Value, b: Value, c: Value) -> Value:
-    return a.intrinsic("fma", b, c) if a.kind == "f" else a * b + c
+    return multiply_add(a, b, c) if a.kind == "f" else a * b + c
 
 
 def _intrinsic(name: str) -> Callable[..., Value]:
@@ -101,7 +102,7 @@ def _rows() -> list[ElementOperation]:
         ),
         row("truncdiv", division.truncdiv, 2, "iu"),
         row("truncmod", division.truncmod, 2, "fiu", doc="sign of the dividend; floats: fmod"),
-        row("fma", fused_multiply_add, 3, "fiu", doc="a * b + c, rounded once"),
+        row("fma", fused_multiply_add, 3, "fiu", doc="a * b + c, rounded once where the CPU can"),
         row("maximum", maximum, 2, "fiub", doc="as numpy.maximum: NaN wins"),
         row("minimum", minimum, 2, "fiub", doc="as numpy.minimum: NaN wins"),
         row("max_select", lambda a, b: (a > b).select(a, b), 2, "fiub", doc="a if a > b else b: one instruction"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from .lanes import BF16, F16, F32, F64, I32, I64, LIBRARIES, Element, Value, architecture
@@ -46,16 +47,33 @@ def format_of(x: Value) -> FloatFormat:
     return SINGLE if x.element is F32 else DOUBLE
 
 
+# Whether the CPU that a kernel is compiled for has fused multiply-adds. Without them LLVM calls a function of the C
+# library for each lane.
+FUSES: ContextVar[bool] = ContextVar("fuses", default=True)
+
+
 def fma(a: Value, b: Value | float, c: Value | float) -> Value:
-    """Return a * b + c, rounded once."""
-    return a.intrinsic("fma", a.like(b), a.like(c))
+    """Return a * b + c, rounded once.
+
+    A CPU that does not fuse adds in float64, to which the product of float32 is exact. The sum is rounded twice, which
+    makes no difference if the result is exact, as that of `product` is.
+    """
+    if FUSES.get() or a.element is not F32:
+        return a.intrinsic("fma", a.like(b), a.like(c))
+    wide = [x.cast(F64) for x in (a, a.like(b), a.like(c))]
+    return (wide[0] * wide[1] + wide[2]).cast(F32)
+
+
+def multiply_add(a: Value, b: Value | float, c: Value | float) -> Value:
+    """Return a * b + c, rounded once where that costs nothing."""
+    return a.intrinsic("fma" if FUSES.get() else "fmuladd", a.like(b), a.like(c))
 
 
 def horner(x: Value, coefficients: tuple[float, ...]) -> Value:
-    """Return c0 + c1 x + c2 x^2 + ..., computed with fused multiply-adds."""
+    """Return c0 + c1 x + c2 x^2 + ..., computed with multiply-adds, fused if the CPU can."""
     total = x.constant(coefficients[-1])
     for c in reversed(coefficients[:-1]):
-        total = fma(total, x, c)
+        total = multiply_add(total, x, c)
     return total
 
 

@@ -570,7 +570,18 @@ def test_what_cannot_be_blocked_is_left_alone() -> None:
 
 @pytest.mark.parametrize(
     ("channels", "lanes", "block"),
-    [(64, 16, 16), (24, 16, 8), (12, 16, 4), (12, 8, 4), (16, 4, 4), (3, 8, 3), (1, 8, 1), (6, 8, None), (7, 16, None)],
+    [
+        (64, 16, 16),
+        (24, 16, 8),
+        (12, 16, 4),
+        (12, 8, 4),
+        (16, 4, 4),
+        (3, 8, 3),
+        (1, 8, 1),
+        (6, 8, None),
+        (7, 16, None),
+        (8, 2, None),
+    ],
 )
 def test_blocks(channels: int, lanes: int, block: int | None) -> None:
     assert whole_block(channels, lanes) == block
