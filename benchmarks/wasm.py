@@ -22,6 +22,7 @@ import minitvm
 from minitvm.export.wasm import TARGET, export
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.runtime import GraphModule
+from minitvm.runtime.here import on_this_machine
 from minitvm.tools import models
 
 from . import harness
@@ -57,7 +58,7 @@ def prepared(name: str, folder: Path) -> dict[str, int]:
     sizes = export(executable, folder)
     (folder / "package.json").write_text('{"type": "module"}\n')  # node reads net.js as a module
     (folder / "net.onnx").write_bytes(to_onnx(graph).SerializeToString())
-    outputs = GraphModule(executable, threads=1)(**inputs)
+    outputs = GraphModule(on_this_machine(executable), threads=1)(**inputs)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     for key, array in inputs.items():
         np.ascontiguousarray(array).tofile(folder / f"input.{key}")

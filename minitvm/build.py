@@ -272,16 +272,17 @@ def optimize_graph(graph: Any, target: Target, options: BuildOptions = BuildOpti
 def evaluate_node(node: Any, arrays: Sequence[np.ndarray], target: Target) -> list[np.ndarray]:
     """Compile an operator, run it on the given arrays, and return its outputs.
 
-    Constant folding uses this for operators that have no `fold` function.
+    Constant folding uses this for operators that have no `fold` function. The target's kernels run on this machine.
     """
     from .graph import GraphBuilder
     from .runtime import GraphModule
+    from .runtime.here import on_this_machine
 
     builder = GraphBuilder(node.op)
     inputs = [builder.input(f"x{k}", v.shape, v.dtype) for k, v in enumerate(node.inputs)]
     outputs = builder.op(node.op, *inputs, **node.attrs)
     graph = builder.build(outputs)
-    results = GraphModule(compile_executable(graph, target), threads=1)(*arrays)
+    results = GraphModule(on_this_machine(compile_executable(graph, target)), threads=1)(*arrays)
     return list(results) if isinstance(results, tuple) else [results]
 
 

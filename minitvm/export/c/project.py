@@ -15,6 +15,7 @@ from ...errors import InputError, TargetError, report
 from ...executable import Executable
 from ...graph.checked import checked_indices
 from ...runtime import Function, GraphModule
+from ...runtime.here import on_this_machine
 from ...target import Target
 from ...target.isas import NATIVE, find_isa
 from ...tir.nodes import IRModule, PrimFunc
@@ -105,7 +106,7 @@ def _compiled(model: Any, target: str | Target, options: dict[str, Any]) -> tupl
         return model.executable, model, _tolerance(Target(model.executable.target))
     if isinstance(model, Executable):
         _require_cpu(Target(model.target))
-        return model, GraphModule(model), _tolerance(Target(model.target))
+        return model, GraphModule(on_this_machine(model)), _tolerance(Target(model.target))
     machine = code_target(target)
     _require_cpu(machine)
     settings = options_of("export", {"tuned": "auto", **options}, ForBuild)

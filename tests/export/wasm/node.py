@@ -16,6 +16,7 @@ import minitvm
 from minitvm.executable import Executable
 from minitvm.export.wasm import TARGET, export
 from minitvm.runtime import GraphModule
+from minitvm.runtime.here import on_this_machine
 
 _ARRAYS = {
     "float32": "Float32Array", "float64": "Float64Array", "int64": "BigInt64Array", "uint64": "BigUint64Array",
@@ -115,7 +116,7 @@ class Exported:
     def agree(self, model: Any, *runs: dict[str, Any], **options: Any) -> list[list[np.ndarray]]:
         """Require that each run gives the same bits in node and here. Returns the outputs."""
         executable = self.lower(model, **options)
-        place, module = self.write(executable), GraphModule(executable, threads=1)
+        place, module = self.write(executable), GraphModule(on_this_machine(executable), threads=1)
         results = []
         for inputs in runs:
             expected = module(**inputs)

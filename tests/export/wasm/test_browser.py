@@ -12,6 +12,7 @@ import minitvm
 from minitvm.export.wasm import TARGET, export
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.runtime import GraphModule
+from minitvm.runtime.here import on_this_machine
 
 from .browser import CHROMIUM, answer_of
 
@@ -45,7 +46,7 @@ def test_a_browser_runs_a_network(tmp_path: Path) -> None:
     export(executable, tmp_path / "net")
     answer = json.loads(answer_of(tmp_path / "net", "index.html", SCRIPT, tmp_path / "profile"))
     x = (np.arange(144) / 144).astype(np.float32).reshape(3, 48)
-    expected = np.asarray(GraphModule(executable, threads=1)(x))
+    expected = np.asarray(GraphModule(on_this_machine(executable), threads=1)(x))
     assert (answer["progress"], answer["shape"], answer["name"]) == (1, [3, 20], "layer")
     np.testing.assert_array_equal(np.array(answer["bits"], np.uint32), expected.view(np.uint32).ravel())
     assert " ms\n" in answer["result"] and " (3, 20): " in answer["result"]

@@ -13,6 +13,7 @@ from minitvm.frontends.onnx.backend import OnnxBackend, Runner
 from minitvm.frontends.onnx.conformance import FAILED, PASS, WRONG
 from minitvm.graph import Graph
 from minitvm.runtime import GraphModule
+from minitvm.runtime.here import on_this_machine
 
 from .node import Exported, same_bits
 
@@ -24,7 +25,7 @@ def backend(exported: Exported) -> type[OnnxBackend]:
 
     def engine(graph: Graph) -> Runner:
         executable = exported.lower(graph)
-        place, module = exported.write(executable), GraphModule(executable, threads=1)
+        place, module = exported.write(executable), GraphModule(on_this_machine(executable), threads=1)
 
         def run(inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
             expected = module(**inputs)

@@ -1,0 +1,26 @@
+"""Run the kernels of another CPU on this one, to compare: the same programs, compiled for this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..executable import Executable
+from ..target import Target
+from ..target.isas import NATIVE
+
+
+def on_this_machine(executable: Executable) -> Executable:
+    """Return an executable whose CPU kernels are compiled for this machine, whatever CPU its target names.
+
+    The kernels keep their schedules and vectors, so they compute the same, except that this machine may round a
+    multiplication and an addition together. For example, C code for a Cortex-M7 is compared with it.
+    """
+    kernels = tuple(replace(kernel, target=_here(kernel.target)) for kernel in executable.kernels)
+    return replace(executable, target=_here(executable.target), kernels=kernels)
+
+
+def _here(text: str) -> str:
+    target = Target(text) if text else None
+    if target is None or getattr(target.description, "isa", NATIVE) == NATIVE:
+        return text
+    return Target({**target.export(), "isa": NATIVE}, target.host).brief
