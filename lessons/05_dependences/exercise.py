@@ -4,7 +4,8 @@ A block is inside three loops: i is the outermost, then comes j, then k. It read
 
     A[i + written[0], j + written[1], k + written[2]] = A[i + read[0], j + read[1], k + read[2]] + 1
 
-Nothing else touches A while the loops run, and each loop has more iterations than any of these numbers. Write
+Nothing else touches A while the loops run, and the number of iterations of each loop is larger than all of these
+numbers. Write
 
     keeps(written, read, order) -> bool
 

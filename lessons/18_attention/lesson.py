@@ -253,8 +253,8 @@ print("the picture:", picture.save("flash"))
 #
 # The right order alone does not make a program fast. As in lesson 13, we also need register tiles and vectors. We put
 # the *queries* into the lanes of the vectors. Then each lane has its own maximum and its own sums, and we never have to
-# combine the lanes of a vector. To load such a vector, 16 queries must be neighbours in memory. So we transpose the
-# buffers with `transform_layout`.
+# combine the lanes of a vector. A vector loads neighbours in memory, so the 16 queries of a vector must be neighbours.
+# That is why we transpose the buffers with `transform_layout`.
 
 
 # %%

@@ -160,8 +160,8 @@ except ExecutionError as error:
 # ## How long?
 #
 # How many cycles does our program take? The machine loads, computes and stores at the same time, except where a *token*
-# makes one of these activities wait for another. The words `push` and `pop` in our program are such tokens, and you
-# will learn about them in lesson 24. In our small program each step has to wait for the step before it:
+# makes one of these activities wait for another. With the words `push` and `pop`, our program passes such tokens. You
+# will learn about tokens in lesson 24. In our small program each step has to wait for the step before it:
 
 # %%
 timeline = simulate(program, machine)

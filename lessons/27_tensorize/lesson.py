@@ -87,9 +87,9 @@ print(reference.check(before, sch.func))
 #
 # ## The requirements of tensorize
 #
-# The loops and operands must match the description: as many loops, with the same extents, and operands of the same
-# types with the same indices. Here are two mistakes. First we pass `tensorize` the outermost loop, which contains more
-# work than one instruction. Then we pass it one of the two reduction loops:
+# The loops and operands must match the description: the same number of loops, with the same extents, and operands of
+# the same types with the same indices. Here are two mistakes. First we pass `tensorize` the outermost loop, which
+# contains more work than one instruction. Then we pass it one of the two reduction loops:
 
 # %%
 for name, wrong, shown in (("four rows at once", "i", 99), ("a reduction loop", "ko", 1)):

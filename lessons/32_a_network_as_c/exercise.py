@@ -12,9 +12,9 @@ which returns the C text that declares the type `arena_t`, so that `((arena_t *)
 - `ctype` is one of float, double, int8_t, uint8_t, int32_t and int64_t, and the offset is a multiple of its size.
   `count` is at least 1.
 - `sizeof(arena_t)` is exactly `size`, a multiple of 8. It is at least 8, and no value reaches beyond it. It may be
-  larger than what the values need, and the list may be empty.
-- Names are different C identifiers, and no keywords. Any of them may occur, `pad`, `pad_0` or `size` for example, but
-  not `arena_t`.
+  larger than the values need, and the list may be empty.
+- The names are different C identifiers, and none of them is a keyword. Any identifier may occur, for example `pad`,
+  `pad_0` or `size`, but not `arena_t`.
 - The text is compiled as C11 with -Wall -Wextra -Werror -pedantic, after `#include <stdint.h>`. It contains no
   preprocessor lines.
 

@@ -26,7 +26,8 @@ from minitvm.graph import Graph, GraphBuilder
 # %% [markdown]
 # ## The network
 #
-# Two layers that classify a reading of eight sensors. It is small, so that we can read all of the C text.
+# Our network has two layers, which classify a reading of eight sensors. The network is small, so we can read all of its
+# C text.
 
 
 # %%
@@ -52,8 +53,8 @@ print(executable)
 # %%
 (arena,) = executable.arenas
 predict(
-    "Three values are needed at once at most: e^x of the three classes, what it is computed from, and one number. Each "
-    "begins at a multiple of 64 bytes. How many bytes does the arena have?",
+    "At most three values are needed at once: e^x of the three classes, the values from which it is computed, and one "
+    "number. Each value begins at a multiple of 64 bytes. How many bytes does the arena have?",
     int(arena.size),
 )
 for value in arena.residents:
@@ -64,8 +65,8 @@ print(f"the arena has {arena.size} bytes")
 # %% [markdown]
 # ## The C program
 #
-# `c.export` writes a folder. `net.h` says what the program needs, `net.c` has the kernels and the steps, and the
-# folder also has the weights, a C++ class, and a test.
+# `c.export` writes a folder. In this folder, `net.h` declares the functions and sizes that you need to run the network,
+# and `net.c` has the kernels and the steps. The folder also has the weights, a C++ class, and a test.
 
 # %%
 folder = Path(tempfile.mkdtemp()) / "net"
@@ -77,7 +78,7 @@ for path in sorted(p for p in folder.rglob("*") if p.is_file()):
 # %% [markdown]
 # Here is a kernel. Compare it with the loops of lesson 00: apart from the types, it is the same program. Two details
 # differ. `restrict` tells the C compiler that the arrays do not overlap, which minitvm has proved. And each product and
-# sum is written as one `fma`: a C compiler may otherwise decide itself whether it rounds once or twice.
+# sum is written as one `fma`, because otherwise a C compiler may choose whether the program rounds once or twice.
 
 # %%
 program = (folder / "net.c").read_text()
@@ -95,8 +96,8 @@ first = executable.kernels[0].name
 print(function(first)[:1500])
 
 # %% [markdown]
-# And this is the function that runs the steps. There is no decision left in it: the kernels are called in a fixed order
-# on fixed places. This is why the memory of the program is known before it runs.
+# And this is the function that runs the steps. This function makes no decisions: it calls the kernels in a fixed order
+# on fixed places. That is why the amount of memory is known before the program runs.
 
 # %%
 print(function("net_run"))
@@ -104,7 +105,8 @@ print(function("net_run"))
 # %% [markdown]
 # ## Compile it and run it
 #
-# `make check` in the folder compiles the program and a test, which compares with the result that minitvm computed.
+# `make check` in the folder compiles the program and a test. The test compares the result of the program with the
+# result that minitvm computed.
 
 
 # %%
@@ -126,8 +128,8 @@ else:
 # ## Change it
 #
 # The program is yours now: open `net.c` and change a kernel, and `make check` shows whether the result changes. Here we
-# compile it for size instead, as you would for a microcontroller, and ask how many bytes each part takes. The weights
-# are small, so they are a C array, which is linked with the program; larger ones become a file.
+# compile the program for size instead, as you would for a microcontroller, and draw how many bytes each part takes. The
+# weights are small, so they are a C array, which is linked with the program; larger weights become a file.
 
 # %%
 rows = {f"weights, {constant.name}": float(constant.data.nbytes) for constant in executable.constants}
@@ -143,8 +145,8 @@ picture = drawings.bars(rows, "the memory of the program, in bytes", "bytes", [*
 print("the picture:", picture.save("memory"))
 
 # %% [markdown]
-# Weights and code, the blue bars, can stay in read-only memory. Only the arena is memory that the program writes. Its
-# values, the grey bars, share 192 bytes: three of them begin at byte 0, one after another.
+# Weights and code, the blue bars, can stay in read-only memory. Only the arena is memory that the program writes. The
+# values in the arena, the grey bars, share 192 bytes: three of these values begin at byte 0, one after another.
 #
 # ## Your turn
 #
