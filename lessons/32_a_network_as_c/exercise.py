@@ -30,4 +30,4 @@ from lessons.arenas import Placed
 
 def declaration(values: Sequence[Placed], size: int) -> str:
     """Return C text that declares the type `arena_t`, with a member for each value."""
-    raise NotImplementedError("declaration: the text at the top says what is wanted")
+    raise NotImplementedError("declaration: the text at the top describes the task")
