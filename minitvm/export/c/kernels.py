@@ -33,7 +33,7 @@ from ...tir import nodes as tir
 from ...tir.analysis.registers import Register, registers_of
 from . import instructions
 from .expressions import CExpressions, pointer
-from .library import HEADERS, PROLOGUE
+from .library import APART, HEADERS, PROLOGUE
 from .types import element_of, memory_type, shape_of
 
 
@@ -119,7 +119,7 @@ class _CKernel(CExpressions):
         self.stmt(self.kernel.body)
         names = [p.split()[-1].removeprefix("*").removeprefix("restrict ") for p in parameters]
         unused = [f"    (void){name};" for name in names if not self.is_read(name, self.lines)]
-        head = f"static void {self.kernel.name}(\n    {', '.join(parameters)}\n) {{"
+        head = f"{APART} void {self.kernel.name}(\n    {', '.join(parameters)}\n) {{"
         text = "\n".join([*self.header(), head, *unused, *self.lines, "}", ""])
         return CKernel(self.kernel.name, text, self.library.definitions)
 
