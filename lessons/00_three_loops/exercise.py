@@ -8,8 +8,8 @@ This is the program of the lesson, where A has m rows and k columns, and B has k
             Y[i, j] = Y[i, j] + A[i, r] * B[r, j]
         Y[i, j] = T.max(Y[i, j] + bias[j], T.float32(0))
 
-Write `counts(m, n, k)`. It returns a dictionary with exactly these four entries. Each is a whole number (an int), which
-you compute with a formula in m, n and k. A size may be 0 or a million, so do not count in a loop.
+Write `counts(m, n, k)`. It returns a dictionary with exactly these four entries. Each entry is a whole number (an int),
+which you compute with a formula in m, n and k. A size may be 0 or a million, so do not count in a loop.
 
     "multiplies"   how many multiplications of data are done
     "adds"         how many additions of data are done (T.max is not an addition, and loop counters do not count)

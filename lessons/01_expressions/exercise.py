@@ -16,8 +16,9 @@ Write one space on each side of an operator, and no other spaces. The text must
 These are Python's rules. `*` and `//` are equally strong; `+` and `-` are equally strong, too, and weaker than `*` and
 `//`. Operators of the same strength group from the left: `a - b - c` is `(a - b) - c`.
 
-Here is a hint: write a helper with a second parameter, the strength of the surrounding operator. It puts parentheses
-around weaker operators. Note that the left and the right operand do not follow the same rule.
+Here is a hint: write a helper with a second parameter, the strength of the surrounding operator. The helper puts
+parentheses around an expression whose operator is weaker. Note that the left and the right operand do not follow the
+same rule.
 
 Check it with: minitvm lesson 01 --check
 """

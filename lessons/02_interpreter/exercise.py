@@ -1,6 +1,6 @@
 """Exercise 02: an interpreter for three kinds of statement.
 
-Write `run(stmt, variables, arrays)`, which executes a statement. It returns nothing; it changes the arrays.
+Write `run(stmt, variables, arrays)`, which executes a statement. `run` returns nothing; it changes the arrays.
 
     BufferStore   buffer[indices] = value       fields: .buffer, .indices, .value
     Seq           statements one by one         field:  .stmts
@@ -8,8 +8,8 @@ Write `run(stmt, variables, arrays)`, which executes a statement. It returns not
 
 A `For` of any kind runs its body with `var` equal to start, start + 1, ..., start + extent - 1, in this order. If the
 extent is 0, the body does not run at all. `start` and `extent` are expressions, and you evaluate them once, before the
-first iteration. Do not change `variables`: after a loop, its variable has the same value as before the loop, or no
-value if it had none before.
+first iteration. Do not change `variables`: after a loop, the loop variable has the same value as before the loop, or no
+value if it had no value before.
 
 If `run` reaches a statement of any other kind, it must raise `Unsupported(...)` with a text that names the class of the
 statement. An interpreter that silently skipped unknown statements would compute wrong results.

@@ -11,8 +11,8 @@ It returns two nested loops that run the body for the same values of i, in the s
         for i_1 in range(factor):
             body, with i_0 * factor + i_1 instead of i
 
-    1. Both loops are serial, and their variables are named after the old one: i_0 outside, i_1 inside (for a loop over
-       row, row_0 and row_1).
+    1. Both loops are serial, and their variables are named after the old variable: i_0 outside, i_1 inside (for a loop
+       over row, row_0 and row_1).
     2. If `factor` does not divide n, the last iteration of i_0 would go too far. Then the body is inside one `If`,
        which runs the body only if i_0 * factor + i_1 is less than n.
     3. If `factor` divides n, there is no `If`, because a condition costs time in every iteration.

@@ -1,6 +1,7 @@
 """Exercise 05: which orders of the loops are legal?
 
-A block is inside three loops: i is the outermost, then comes j, then k. It reads one element of A and writes one:
+A block is inside three loops: i is the outermost, then comes j, then k. The block reads one element of A and writes one
+element of A:
 
     A[i + written[0], j + written[1], k + written[2]] = A[i + read[0], j + read[1], k + read[2]] + 1
 

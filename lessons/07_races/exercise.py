@@ -5,7 +5,7 @@ A nest of loops was run serially, and each access to an element was recorded. Wr
     race(kinds, accesses)
 
 `kinds` has the kind of each loop, outermost first: "serial", "parallel", "vectorized" or "unrolled". `accesses` is a
-list of all accesses in the order in which they happened. Each is a tuple
+list of all accesses in the order in which they happened. Each access is a tuple
 
     (iteration, verb, element)     ((0, 2), "write", "A[3]"): in the iteration i = 0, j = 2, A[3] was written
 
@@ -14,9 +14,9 @@ elements. Return the positions (p, q) of two accesses in the list that race, wit
 any of them. If no pair races, return None.
 
 Two accesses race when they touch the same element, at least one of them writes, and nothing orders them. The outermost
-loop in which their iterations differ decides: a serial or an unrolled loop orders them, a parallel or a vectorized one
-does not. The accesses of one iteration are ordered. If there are no loops at all (kinds is ()), there is only one
-iteration.
+loop in which their iterations differ decides whether they are ordered: a serial or an unrolled loop orders them, and a
+parallel or a vectorized loop does not. The accesses of one iteration are ordered. If there are no loops at all (kinds
+is ()), there is only one iteration.
 
     race(("parallel",), [((0,), "write", "A[1]"), ((1,), "read", "A[1]")])   ->   (0, 1)
     race(("serial",),   [((0,), "write", "A[1]"), ((1,), "read", "A[1]")])   ->   None

@@ -8,8 +8,8 @@ of H. For example, the smoothing of the lesson has the stride 1 and the taps (0,
 rows: step 0 computes the first `tile` rows, step 1 computes the next `tile` rows, and the last step computes the rows
 that are left, which may be fewer. Write
 
-    needed(step, tile, height, stride, taps) -> range     the window: all rows of H from the first to the last that this
-                                                          step reads, and also the rows between them that it skips
+    needed(step, tile, height, stride, taps) -> range     the window: all rows of H from the first to the last row that
+                                                          this step reads, even rows in between that it does not read
     fresh(step, tile, height, stride, taps) -> range      the rows of this window that were in no window of an earlier
                                                           step: these are the rows that rolling_buffer computes
 

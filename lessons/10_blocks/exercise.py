@@ -11,8 +11,8 @@ t tile of B and adds the result to a tile of C. So
     1. the block has three iterators, of m // t, n // t and k // t values, and of the right kinds,
     2. `T.reads` and `T.writes` declare exactly the tiles that one run touches,
     3. its init sets the tile of C to 0 and runs once for each tile of C; nothing outside of "tile" writes C,
-    4. and in its body a block "step" inside loops over t, t and t, in any order, does the multiplications; its three
-       iterators have the kinds S, S and R, in this order: row, column and sum.
+    4. and in its body a block "step" inside three loops of extent t, in any order, does the multiplications; the three
+       iterators of "step" have the kinds S, S and R, in this order: row, column and sum.
 
 What you need:
 

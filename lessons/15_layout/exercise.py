@@ -3,7 +3,7 @@
 An array has the `shape` (C, H, W): channels, rows and columns. It is stored in blocks of `block` channels, where
 `block` is from 1 to C. In memory the axes are (number of the block, row, column, channel in the block), and the last
 axis is the innermost. If `block` does not divide C, the last block has positions that belong to no element of the
-array. They are called padding. Write
+array. These positions are called padding. Write
 
     offset(shape, block, c, h, w) -> int
 

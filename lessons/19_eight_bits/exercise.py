@@ -4,12 +4,12 @@ In floats, a layer computes y = W x + b, where W has shape (n, k), x has shape (
 float64. In bytes, x is (qx - zx) * sx and y is (qy - zy) * sy, where qx and qy are uint8. Write
 
     prepare(W, b, sx, zx) -> (qw, sw, qb)    when the network is compiled
-    layer(qx, qw, qb, sw, sx, sy, zy) -> qy  when it runs
+    layer(qx, qw, qb, sw, sx, sy, zy) -> qy  when the network runs
 
 - qw are the weights as int8, from -127 to 127. sw has a scale for each row (float64, shape (n,)), chosen so that the
   largest weight of the row becomes 127 or -127. A row of zeros has the scale 1. Round with `np.rint`, which rounds
   halves to even numbers.
-- qb are int32. They are b divided by sx * sw and rounded with `np.rint`, minus zx times the sum of the qw of the row.
+- qb are int32: b divided by sx * sw and rounded with `np.rint`, minus zx times the sum of the weights qw of the row.
   The zero point of x appears nowhere else.
 - `layer` first computes the exact sums of `qx` times `qw`, plus `qb`, in int32. Then it multiplies the sum of each row
   by sx * sw / sy, rounds with `np.rint`, and adds zy. Results below 0 become 0, and results above 255 become 255. qy is

@@ -1,7 +1,7 @@
 """Exercise 20: the shape of `x + y` when some dimensions are names.
 
-A dimension is a number (int) or a name (str), whose value is known only when the network runs. As in
-NumPy, shapes are compared from their last dimension, and a missing dimension is 1. Write
+A dimension is a number (int) or a name (str). The value of a name is known only when the network runs. As in NumPy,
+shapes are compared from their last dimension, and a missing dimension is 1. Write
 
     broadcast(a, b) -> (shape, guards)
 
@@ -10,7 +10,7 @@ For each pair of dimensions p of a and q of b:
 - equal numbers or equal names: the result has that dimension;
 - one of them is the number 1: the result has the other dimension;
 - two different numbers, neither of them 1: raise ValueError;
-- a name and a number other than 1, or two different names: assume that they are equal. The result has the number if
+- a name and a number other than 1, or two different names: assume that p and q are equal. The result has the number if
   there is one, and otherwise the name from `a`. The pair (p, q) is a guard, which means that the equality is checked
   when the network runs. (In NumPy a dimension whose name turns out to be 1 would be repeated. We exclude this case on
   purpose.)

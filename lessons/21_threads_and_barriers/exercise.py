@@ -15,7 +15,7 @@ several places for a barrier are equally good, choose the latest. (The accesses 
 write the same element in it.) Do not change `stages`.
 
     barriers([("write", [0, 1, 2]), ("read", [2, 1, 0])])                          ->   [1]
-    barriers([("write", [0, 1, 2]), ("read", [0, 1, 2])])                          ->   []    each thread reads its own
+    barriers([("write", [0, 1, 2]), ("read", [0, 1, 2])])                          ->   []    each reads its own element
     barriers([("write", [0, 1]), ("read", [0, 1]), ("read", [1, 0])])              ->   [2]
     barriers([("read", [1, 0]), ("write", [0, 1]), ("write", [0, 1])])             ->   [1]
 

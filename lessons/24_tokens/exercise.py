@@ -16,7 +16,7 @@ Instructions of the same module are always in order. If a is before b and b is b
 Only neighbours pass tokens to each other: load and compute, and compute and store. (Load and store have no place in
 common.) An instruction pushes at most one token to a neighbour, and pops at most one token from it. The tokens from one
 module to another are in a queue: the token that is pushed first is popped first, so tokens must not cross. There must
-be no unnecessary token: if you leave out any of them, some pair must be out of order.
+be no unnecessary token: if you leave out any token, two instructions must be out of order.
 
     load0, load1 = ("load", set(), {"inp0"}), ("load", set(), {"inp1"})
     store = ("store", {"acc0"}, set())

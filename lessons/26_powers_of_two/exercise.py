@@ -6,13 +6,13 @@ A byte q (int8) in units of 2^-e represents q * 2^-e. Write
     narrow(total, places) -> q     int32 sums to int8
     add(a, ea, b, eb, e) -> q      the sum of two tensors of int8
 
-- `exponent`: find the largest e for which |x| * 2^e is at most 127.5 for all elements. Compare this e with e + 1 and
-  e + 2, and return the one with the smallest sum of squared errors. The error of an element x is x - q * 2^-e, where q
-  is the nearest int8 (`np.rint` of x * 2^e, limited to -128 to 127). If two sums are equal, return the smaller e. If
-  all elements are zero, return 0. (Tiny numbers are not zero.) x has at least one element.
+- `exponent`: find the largest e for which |x| * 2^e is at most 127.5 for all elements. Compare it with e + 1 and e + 2,
+  and return the exponent with the smallest sum of squared errors. The error of an element x is x - q * 2^-e, where q is
+  the nearest int8 (`np.rint` of x * 2^e, limited to -128 to 127). If two sums are equal, return the smaller e. If all
+  elements are zero, return 0. (Tiny numbers are not zero.) x has at least one element.
 - `narrow`: compute total * 2^-places, round it to an integer with halves up (2.5 becomes 3, and -2.5 becomes -2), and
-  limit it to -128 to 127. `places` is from -16 to 40. If it is negative, shift to the left. Use integers, because a
-  float32 cannot represent every int32. `total` may be as large as an int32 can be.
+  limit it to -128 to 127. `places` is from -16 to 40. If `places` is negative, shift to the left. Use integers, because
+  a float32 cannot represent every int32. `total` may be as large as an int32 can be.
 - `add`: a counts in units of 2^-ea, and b counts in units of 2^-eb. Return their sum in units of 2^-e, rounded once as
   in `narrow`. The three exponents differ by at most 8.
 - No function changes its arguments.

@@ -22,8 +22,8 @@ B has K * vectors * lanes elements, including those that stick out. If these are
 once; otherwise each panel is fetched once for each band. Only elements of A and B that exist are fetched.
 
 `rows` and `vectors` are NumPy arrays of the same length, with whole numbers from 1 up. Each pair of their elements is a
-tile. Do not change them. Your answer must not contain loops or comprehensions, and no `map` or `np.vectorize`, which
-are loops as well. Note that -(-a // b) is a / b, rounded up.
+tile. Do not change these arrays. Your answer must not contain loops or comprehensions, and no `map` or `np.vectorize`,
+which are loops as well. Note that -(-a // b) is a / b, rounded up.
 
     core = Core(registers=16, latency=4, ports=2, loads=2)
     cycles(4, 16, 10, np.array([4, 3]), np.array([2, 1]), 8, core)     ->   array([40., 160.])
