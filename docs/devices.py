@@ -44,6 +44,42 @@ CHECKED = """
 """  # noqa: E501
 
 
+NAMED = """
+## CPUs by name
+
+`--target "cpu -arch=cortex-a76"` names a CPU; `-model=` and LLVM's `-mcpu=` mean the same. A name selects the vectors
+and caches that schedules read, and the instructions that compilers may use. You can change each figure, as in
+`"cpu -arch=cortex-m7 -l1=32768:4:32"`. The sources of the figures are named in `minitvm/target/models.py` and
+`minitvm/target/isas.py`.
+
+You can lower and export for every CPU in this table: to [C or WebAssembly](deploy.md), or to source and assembly with
+`minitvm show`. `minitvm run` and `minitvm.build` need a machine that has the instructions. For example, code for
+`x86-64-v2` runs on every newer x86-64 CPU. A CPU of 32 bits is *scalar*: its kernels contain no vectors. For a
+microcontroller, the size of its SRAM is given as L2.
+
+`cpu` without a name is your machine, and `"cpu -width=256"` is your machine with narrower vectors.
+
+"""
+
+
+def named_cpus() -> str:
+    """The table of CPUs that a target may name."""
+    from minitvm.target import Target, find_kind
+
+    lines = [
+        "| `-arch=` | architecture | vectors | registers | L1, L2, L3 | options of gcc and clang |",
+        "|---" * 6 + "|",
+    ]
+    for name in find_kind("cpu").presets:
+        cpu = Target(f"cpu -arch={name}").description
+        vectors = f"{cpu.vector_bits} bits" if cpu.vector_bytes > 1 else "none"
+        caches = ", ".join(f"{cache.size // 1024} KB" if cache.size else "-" for cache in (cpu.l1, cpu.l2, cpu.l3))
+        isa = cpu.instruction_set
+        flags = " ".join(f"`{flag}`" for flag in isa.flags)
+        lines.append(f"| `{name}` | {isa.architecture} | {vectors} | {cpu.vector_registers} | {caches} | {flags} |")
+    return NAMED + "\n".join(lines) + "\n"
+
+
 def functions() -> dict[tuple[str, str], Callable[[], Any]]:
     """A function of tensor expressions for each operator and dtype."""
     from minitvm import te, topi
@@ -105,4 +141,4 @@ def current() -> str:
         cells = [rule_of(func, target) for target in columns.values()]
         cells = [f"**{cell}**" if cell == "tensor_core" else cell for cell in cells]
         lines.append(f"| {operator} | {dtype} | {' | '.join(cells)} |")
-    return HEAD + "\n".join(lines) + "\n" + CHECKED
+    return HEAD + "\n".join(lines) + "\n" + named_cpus() + CHECKED

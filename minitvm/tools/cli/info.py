@@ -23,10 +23,11 @@ def info(options: argparse.Namespace) -> int:
     from ... import __version__, backend
     from ...lowering.cache import FUNCTIONS
     from ...machines.cpu.runtime import kernel_cache
-    from ...target import Target
+    from ...target import Target, find_kind
 
     print(f"minitvm      {__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     print(f"target       {Target('cpu')}")
+    print(f'CPUs         {", ".join(find_kind("cpu").presets)} (--target "cpu -arch=...")')
     functions, kernels = FUNCTIONS.info(), kernel_cache.KERNELS.info()
     size = (functions.bytes + kernels.bytes) / 1e6
     print(f"cache        {kernels.files} kernels, {functions.files} functions, {size:.1f} MB in {kernels.directory}")

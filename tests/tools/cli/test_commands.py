@@ -206,7 +206,7 @@ def test_check_fails_where_a_level_disagrees(
 
 def test_info_and_explain(capsys: pytest.CaptureFixture[str]) -> None:
     told = shown(capsys, "info")
-    assert "target" in told and "numpy" in told and "cache" in told
+    assert "target" in told and "numpy" in told and "cache" in told and "cortex-m4" in told
     assert "Legal when:" in shown(capsys, "explain", "split")
     listed = shown(capsys, "explain")
     assert "\n\nPlaces\n  compute_at " in listed and "\n  get_block " in listed
