@@ -64,7 +64,7 @@ class Status:
     finished: bool
 
     def __str__(self) -> str:
-        """The line that users of AutoTVM know."""
+        """Return the progress as a line in the format of AutoTVM."""
         line = (
             f"[Task {self.number:>2}/{self.total:>2}]  Current/Best: {self.current:7.2f}/{self.best:7.2f} GFLOPS"
             f" | Progress: ({self.done}/{self.planned}) | {self.seconds:.2f} s"

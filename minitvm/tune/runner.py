@@ -8,15 +8,15 @@ The process is started as a plain program (`python -m minitvm.tune.runner`). Req
 (`workers.process`). A request has these fields:
 
     artifacts   paths of modules to run: one, or two that take turns
-    key         with which they are signed, as hex
+    key         the key that signs the modules, as hex
     kept        positions of the arguments that are the same in each run
     zeros       positions of the arguments that are indices, or count iterations: zeros, so that they are in bounds
     expected    the file of results to compare with, or "" if this run must write its results to `results`
-    runs, least timed runs of each: `least` in any case, and more than `runs` only until the fastest repeat themselves
+    runs, least timed runs of each: at least `least`, and more than `runs` only until the fastest time repeats
     hopeless    give up an artifact after `least` runs if its fastest is this many times as slow as the other; 0: never
     seconds     of all runs together, roughly
-    between     bytes of other arguments that a run touches before it sees the same ones again
-    limit       seconds after which the child has hung
+    between     bytes of other arguments that runs use before they use the same ones again
+    limit       seconds after which the child counts as hung
     memory      bytes of memory that the child may use; 0 for any number
     device      the kind of target whose device the child keeps open; "" for a child that measures once
 

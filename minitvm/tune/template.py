@@ -7,9 +7,9 @@
 
     best = tune.tune_func(func, schedule=rows_and_columns, knobs={"unroll": [1, 2, 4]})
 
-After AutoTVM (Chen et al., "Learning to optimize tensor programs", NeurIPS 2018), whose templates declare knobs, and
-after MetaSchedule, whose traces sample. Here both are knobs of one `strategy.Rule`, so that search, records and
-measurements are those of the package's own rules.
+The idea is from AutoTVM (Chen et al., "Learning to optimize tensor programs", NeurIPS 2018), whose templates declare
+knobs, and from MetaSchedule, whose traces have samples. Here both are knobs of one `strategy.Rule`, so templates are
+searched, recorded and measured like the package's own rules.
 
 A template runs only in this process, and other processes get the scheduled function. So it may be a lambda or a
 function in a notebook, or use anything that this process has registered.

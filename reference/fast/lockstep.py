@@ -142,8 +142,8 @@ class LockstepCompiler(Statements, GridElements):
         return run
 
     def begun(self, s: t.Async) -> Execute:
-        """Run an asynchronous copy at once. With shadow memory, raise `NeedsOrder`: only the slow mode checks copies in
-        flight.
+        """Compile an asynchronous copy that is done at once. With shadow memory, raise `NeedsOrder`: only the slow mode
+        checks it.
         """
         if self.settings.shadow:
             raise NeedsOrder("copies are under way")
@@ -235,7 +235,7 @@ class LockstepCompiler(Statements, GridElements):
         return run
 
     def _match(self, m: t.MatchBufferRegion) -> Execute:
-        """Bind a buffer to a region. If the origin differs between points, the offset is an array."""
+        """Compile the binding of a buffer to a region. If the origin differs between points, the offset is an array."""
         source = self.slot(m.source.buffer)
         starts, extents = [self.expr(r.start) for r in m.source.region], [self.expr(r.extent) for r in m.source.region]
         unify: list[tuple[x.Expr, Callable[[GridView], Any], Evaluate | None, int]] = []

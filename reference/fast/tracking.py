@@ -94,7 +94,7 @@ class Execution:
     def learn(self, key: tuple[Any, t.Buffer], mask: Any, inner: bool) -> None:
         """Remember a verified mask, from this level or (`inner`) from one execution of an inner level.
 
-        Another inner execution starts without marks, so a second mask there would not be checked against the first.
+        An inner level forgets what it knows in each execution, so a second mask there raises `SeveralMasks`.
         """
         masks = self.verified.setdefault(key, [])
         if inner and masks:

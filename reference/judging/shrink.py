@@ -114,8 +114,8 @@ def _simplest(case: Case, best: Verdict, attempt: Callable[[Sequence[Any]], Verd
 
 
 def _few(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
-    """Reduce the nonzero elements of an argument; if still too many to list, use ones everywhere if that shows the
-    difference.
+    """Return the verdict with fewer nonzero elements in an argument; if too many for a listing remain, try ones
+    everywhere.
     """
     fewer = _fewer(k, best, attempt)
     array = np.asarray(best.inputs[k])
@@ -124,8 +124,8 @@ def _few(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | Non
 
 
 def _fewer(k: int, best: Verdict, attempt: Callable[[Sequence[Any]], Verdict | None]) -> Verdict:
-    """Reduce the nonzero elements of an argument by halving (delta debugging, Zeller 1999), and set the others to
-    one.
+    """Return the verdict with fewer nonzero elements in an argument, by halving (delta debugging, Zeller 1999); the
+    others become one.
     """
     size = np.asarray(best.inputs[k]).size
     step = size // 2

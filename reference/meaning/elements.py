@@ -304,7 +304,7 @@ class ElementCompiler(ScalarCompiler):
         return evaluate
 
     def begun(self, s: t.Async) -> Execute:
-        """Begin an asynchronous copy: each element that the store would write is in flight until its thread waits for
+        """Compile the begin of an asynchronous copy: each element of the store is in flight until its thread waits for
         it.
         """
         settings, owner, site, put = self.settings, self.owner(), self.site("written", s), self._put

@@ -237,7 +237,7 @@ class ScalarCompiler:
         return lambda env: yes(env) if condition(env) else no(env)
 
     def _choose_lanes(self, condition: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
-        """Choose lane by lane: neither side is evaluated in lanes where the other one is chosen."""
+        """Compile a choice lane by lane: neither side is evaluated in lanes where the other one is chosen."""
 
         def evaluate(env: Environment) -> Value:
             holds = condition(env)

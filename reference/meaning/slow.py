@@ -181,7 +181,7 @@ class StatementCompiler(Statements, ElementCompiler):
         return run
 
     def match_buffer(self, m: t.MatchBufferRegion) -> Execute:
-        """Bind a buffer to a region of another one, with the layout of that region.
+        """Compile the binding of a buffer to a region of another one, with the layout of that region.
 
         A region that is partly outside has no elements.
         """
@@ -218,7 +218,9 @@ class StatementCompiler(Statements, ElementCompiler):
     def _unify(
         self, e: x.Expr, actual: Callable[[View], int], what: str, m: t.MatchBufferRegion
     ) -> Callable[[Environment, View], None]:
-        """Give a variable without a value the actual one; require that any other expression equals it."""
+        """Return a function that gives a variable without a value the actual one, and checks that any other expression
+        equals it.
+        """
         if isinstance(e, x.Var) and e not in self.slots:
             slot = self.define(e)
 

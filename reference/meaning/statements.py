@@ -31,7 +31,7 @@ class Statements(ScalarCompiler):
         return execute
 
     def seq(self, s: t.Seq) -> Execute:
-        """Run one statement after the other."""
+        """Compile a sequence of statements."""
         parts = tuple(self.stmt(one) for one in s.stmts)
 
         def run(env: Environment) -> None:
@@ -41,7 +41,7 @@ class Statements(ScalarCompiler):
         return run
 
     def let_stmt(self, s: t.LetStmt) -> Execute:
-        """Bind a name to a value for the body."""
+        """Compile a let, which binds a name to a value for its body."""
         value = self.expr(s.value)
         slot = self.define(s.var)
         body = self.stmt(s.body)
@@ -53,7 +53,7 @@ class Statements(ScalarCompiler):
         return run
 
     def while_(self, s: t.While) -> Execute:
-        """Run the body while a condition holds. In the fast mode it is a single value, because no grid loop contains a
+        """Compile a `while`. In the fast mode its condition is a single value, because no grid loop contains a
         `while`.
         """
         condition, body, limit = self.expr(s.condition), self.stmt(s.body), self.settings.while_limit
@@ -71,7 +71,7 @@ class Statements(ScalarCompiler):
         return run
 
     def evaluate(self, s: t.Evaluate) -> Execute:
-        """Evaluate an expression for its effect."""
+        """Compile the evaluation of an expression for its effect."""
         value = self.expr(s.value)
 
         def run(env: Environment) -> None:
@@ -80,11 +80,11 @@ class Statements(ScalarCompiler):
         return run
 
     def prefetch(self, s: t.Prefetch) -> Execute:
-        """Do nothing: a prefetch is only a hint."""
+        """Compile a prefetch, which does nothing."""
         return lambda env: None
 
     def instruction(self, s: t.Instruction) -> Execute:
-        """Run the description of an instruction; once, however many threads execute it together."""
+        """Compile an instruction: its description runs once, however many threads execute it together."""
         return self.stmt(s.body)
 
     def kernel_call(self, s: t.KernelCall) -> Execute:

@@ -272,7 +272,9 @@ def _apart(stmt: x.Node, around: tuple[Wrapper, ...]) -> t.Stmt:
 
 
 def _held(stmt: t.LetStmt, around: tuple[Wrapper, ...]) -> t.Stmt:
-    """Handle a let whose value is read from memory: it keeps its value, whatever the statements inside store."""
+    """Return the loops for a let whose value is read from memory: it keeps its value, whatever the statements inside
+    store.
+    """
     varying = _varying(around)
     if not any(isinstance(w, t.If) for w in around) and not any(v in varying for v in x.free_vars(stmt.value)):
         return x.replace(stmt, body=_apart(stmt.body, around))

@@ -76,7 +76,7 @@ def _shuffled(requests: Sequence[Request]) -> bool:
 
 
 def _active(requests: Sequence[Request]) -> bool:
-    """Give each lane the mask of the lanes that are present."""
+    """Give each lane the mask of the lanes that are present; return True."""
     mask = sum(1 << r.thread % 32 for r in requests)
     for r in requests:
         r.result = mask

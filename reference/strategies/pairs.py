@@ -117,7 +117,9 @@ class Chain:
         return True
 
     def _judge(self, level: Level, states: Sequence[PrimFunc]) -> bool:
-        """Compare the first program with the last, and step by step if these differ."""
+        """Compare the first program with the last (step by step if they differ); return whether all modes that count
+        ran.
+        """
         verdict = level(states[0], states[-1])
         if verdict:
             floats = any(b.dtype.is_float for b in states[-1].buffers)

@@ -104,7 +104,9 @@ class _Divisions(GraphFacts):
     """Finds the values that can be divided by a scale in advance."""
 
     def division(self, reader: OpNode, place: int) -> _Division | None:
-        """Return the changes that divide an input of an operator, or None if that is not possible."""
+        """Return how to divide an input of an operator by the scale (operators and leaves), or None if that is not
+        possible.
+        """
         value = reader.inputs[place]
         if value.dtype != "float32":
             return None
@@ -117,7 +119,9 @@ class _Divisions(GraphFacts):
         return None if parts is None else parts | _Division(frozenset([item]))
 
     def _parts(self, item: OpNode) -> _Division | None:
-        """Return the changes to an operator's inputs that together divide its result, or None if there are none."""
+        """Return how to divide an operator's result by the scale through its inputs, or None if that is not
+        possible.
+        """
         if item.op in _ONE:
             found = (self.division(item, place) for place in reversed(_ONE[item.op]))
             return next((division for division in found if division is not None), None)

@@ -122,7 +122,9 @@ class _Moving(Forms):
         return made
 
     def move(self, item: OpNode) -> bool:
-        """Handle an operator that moves elements of its first input. The other inputs say which elements."""
+        """Handle an operator that moves elements of its first input to places given by its other inputs; return whether
+        it did.
+        """
         return self.moved(item, item.inputs[:1]) or self.waits(item)
 
     def concatenate(self, item: OpNode) -> bool:

@@ -10,7 +10,7 @@ from . import topi as elements
 
 @register("nn.contrib_conv2d_elements", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def conv2d_elements(image: Any, filters: Any, *, stride: int = 1, padding: int = 0, out_dtype: str = "int32") -> Any:
-    """Convolution of NCHW{b}n{i}c data with OIHW{k}o{i}i filters, summed in `out_dtype`."""
+    """Return the convolution of NCHW{b}n{i}c data with OIHW{k}o{i}i filters, summed in `out_dtype`."""
     return elements.conv2d_elements(image, filters, stride=stride, padding=padding, out_dtype=out_dtype)
 
 
@@ -36,7 +36,7 @@ def add_elements(a: Any, b: Any, *, left_a: int = 0, left_b: int = 0, out_dtype:
 def depthwise_conv2d_elements(
     image: Any, filters: Any, *, stride: int = 1, padding: int = 0, out_dtype: str = "int32"
 ) -> Any:
-    """Depthwise convolution of NCHW{b}n{i}c data with filters [1, c/i, kh, kw, b, i]."""
+    """Return the depthwise convolution of NCHW{b}n{i}c data with filters [1, c/i, kh, kw, b, i]."""
     return elements.depthwise_conv2d_elements(image, filters, stride=stride, padding=padding, out_dtype=out_dtype)
 
 

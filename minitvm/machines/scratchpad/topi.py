@@ -18,7 +18,8 @@ from ...topi.shapes import constant, dims, plus, times
 def conv2d_elements(
     image: Tensor, filters: Tensor, *, stride: int = 1, padding: int = 0, out_dtype: str = "int32"
 ) -> Tensor:
-    """Convolution with zeros around the image, summed in `out_dtype`. Raises `InputError` if the shapes do not fit.
+    """Return the convolution with zeros around the image, summed in `out_dtype`. Raises `InputError` if the shapes do
+    not fit.
 
     If filters have one row, rows of the image that no result reads are removed first.
     """
@@ -91,7 +92,7 @@ def add_elements(a: Tensor, b: Tensor, *, left_a: int = 0, left_b: int = 0, out_
 def depthwise_conv2d_elements(
     image: Tensor, filters: Tensor, *, stride: int = 1, padding: int = 0, out_dtype: str = "int32"
 ) -> Tensor:
-    """Depthwise convolution with filters [1, c/i, kh, kw, b, i] and zeros around the image.
+    """Return the depthwise convolution with filters [1, c/i, kh, kw, b, i] and zeros around the image.
 
     For each point of a filter, its pixels are copied, multiplied in place, and added. This suits a machine that has a
     register for each number and multiplies numbers of the image's dtype.

@@ -95,7 +95,7 @@ class Farm:
         return {str(info["name"]): list(info["resources"]) for info in infos if ANYONE in info.get("resources", {})}
 
     def workers(self) -> list[str]:
-        """The names of the workers that have the tag."""
+        """Return the names of the workers that have the tag."""
         return [name for name, tags in self.all_workers().items() if self.tag in (*tags, ANYONE)]
 
     def run(self, function: str, arguments: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -75,7 +75,7 @@ def packed(head: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
 
 
 def unpacked(data: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """The inverse of `packed`."""
+    """Return the object and the byte strings that `packed` encoded."""
     (length,) = _LENGTH.unpack_from(data)
     start = _LENGTH.size + length
     head: dict[str, Any] = json.loads(data[_LENGTH.size : start])

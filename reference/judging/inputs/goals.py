@@ -48,7 +48,7 @@ class Goal:
     alike: bool = False
 
     def equalities(self) -> list[tuple[x.Expr, x.Expr]]:
-        """The pairs of expressions that must be equal."""
+        """Return the pairs of expressions that must be equal."""
         pairs = [(self.about[0], self.about[1])] if self.alike else []
         rest = list(self.guards)
         while rest:

@@ -51,7 +51,7 @@ class Span:
                     self.extent)  # fmt: skip
 
     def limits(self, dtype: x.DType) -> tuple[int, int]:
-        """The integers of a dtype to draw from; (1, 0) where there are none."""
+        """Return the smallest and the largest integer of a dtype to draw; (1, 0) if there are none."""
         low = -self.extent - 2 if self.low is None else self.low
         high = 2 * self.extent + 2 if self.high is None else self.high
         return max(low, int(dtype.min)), min(high, int(dtype.max))

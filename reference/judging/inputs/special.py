@@ -32,7 +32,7 @@ def special_inputs(program: Program, seed: int, sizes: Mapping[str, int], kind: 
                    turn: int = 0) -> list[Any]:  # fmt: skip
     """Return an argument for each parameter, with special values among the others; `kind` is one of `KINDS`.
 
-    In `turns` turns, each argument gets every value.
+    If you call it for every `turn` below `turns(program, sizes)`, each argument gets every special value.
     """
     args = random_inputs(program, seed + turn, sizes)
     words = places_of_words(program)

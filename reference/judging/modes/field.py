@@ -111,8 +111,8 @@ class FieldMode:
         return None
 
     def _confirmed(self, case: Case, verdict: Verdict, inputs: Sequence[Any], evidence: Evidence) -> Evidence:
-        """Confirm a difference of programs with functions on floats: a hash does not know laws such as log(exp x) =
-        x.
+        """Return a difference of programs with functions only if floats confirm it: a hash does not know laws such as
+        log(exp x) = x.
         """
         agreed = False
         planted = [] if verdict.inputs is inputs else [verdict.inputs]

@@ -30,13 +30,13 @@ def mean(n: NodeContext) -> Any:
 
 @converter("Mod")
 def mod(n: NodeContext) -> Any:
-    """The remainder: `fmod` 1 takes the sign of the dividend, and 0 takes that of the divisor."""
+    """Return the remainder: `fmod` 1 takes the sign of the dividend, and 0 takes that of the divisor."""
     return n.op("mod" if n.attr("fmod", 0) else "floor_mod", n[0], n[1])
 
 
 @converter("Pow")
 def power(n: NodeContext) -> Any:
-    """The power, in the base's dtype. An integer base with a float exponent is computed in floats."""
+    """Return the power, in the base's dtype. An integer base with a float exponent is computed in floats."""
     base, exponent = n[0], n[1]
     if base.dtype == exponent.dtype:
         return n.op("power", base, exponent)
@@ -59,7 +59,7 @@ def bit_shift(n: NodeContext) -> Any:
 
 @converter("Gemm")
 def gemm(n: NodeContext) -> Any:
-    """alpha * A' B' + beta * C."""
+    """Return alpha * A' B' + beta * C."""
     a, b, c = n[0], n[1], n.optional(2)
     alpha, beta = n.attr("alpha", 1.0), n.attr("beta", 1.0)
     if a.ndim != 2 or b.ndim != 2:

@@ -23,7 +23,7 @@ _MASKED = -10000.0
 
 @converter("Attention", domain=DOMAIN)
 def attention(n: NodeContext) -> Any:
-    """Self-attention of `input`, with one product that projects to queries, keys and values."""
+    """Return self-attention of `input`, with one product that projects to queries, keys and values."""
     x, weights, bias, mask = n[0], n[1], n.optional(2), n.optional(3)
     past, added = n.optional(4), n.optional(5)
     for name in ("do_rotary", "past_present_share_buffer"):
@@ -44,7 +44,7 @@ def attention(n: NodeContext) -> Any:
 
 @converter("QAttention", domain=DOMAIN)
 def quantized_attention(n: NodeContext) -> Any:
-    """Self-attention whose projection is a product of bytes, scaled to floats; the rest is the same as for
+    """Return self-attention whose projection is a product of bytes, scaled to floats; the rest is the same as for
     Attention.
     """
     x, weights, bias, mask, past = n[0], n[1], n[2], n.optional(5), n.optional(8)
@@ -88,7 +88,9 @@ def _self_attention(
 
 @converter("MultiHeadAttention", domain=DOMAIN)
 def multi_head_attention(n: NodeContext) -> Any:
-    """Attention between projected queries, keys and values. Keys and values may already be divided into heads."""
+    """Return attention between projected queries, keys and values. Keys and values may already be divided into
+    heads.
+    """
     query, bias, mask, added = n[0], n.optional(3), n.optional(4), n.optional(5)
     if n.optional(1) is None or n.optional(2) is None or query.ndim != 3:
         n.refuse("packed queries, keys and values are not supported")
@@ -203,7 +205,7 @@ def _attended(
 
 @converter("RotaryEmbedding", since=23)
 def rotary_embedding_by_definition(n: NodeContext) -> Any:
-    """The standard's function body, for tables of one shape and positions [batch, length]."""
+    """Return the result of the standard's function body, for tables of one shape and positions [batch, length]."""
     x, positions, size = n[0], n.optional(3), n.attr("rotary_embedding_dim", 0)
     heads = n.attr("num_heads", 0) if x.ndim == 3 else 1
     if x.ndim not in (3, 4) or heads < 1 or size < 0:

@@ -28,7 +28,8 @@ _DEFAULTS = {
 
 @converter("GroupQueryAttention", domain=DOMAIN)
 def group_query_attention(n: NodeContext) -> Any:
-    """Causal attention in which heads share keys. The keys and values of new tokens are appended to those of the past.
+    """Return causal attention in which heads share keys. The keys and values of new tokens are appended to those of the
+    past.
 
     Caches have room for all tokens, past and new. `seqlens_k` [batch] is the index of the last new token.
     """
@@ -204,7 +205,9 @@ def tensor_scatter(n: NodeContext) -> Any:
 
 @converter("LinearAttention", since=27)
 def linear_attention_by_definition(n: NodeContext) -> Any:
-    """The standard's function body, after checking that it would not broadcast a state with one head."""
+    """Return the result of the standard's function body, after checking that it would not broadcast a state with one
+    head.
+    """
     inputs = list(n.inputs)
     if n.optional(3) is not None:
         inputs[3] = n.fit(n[3], (n[0].shape[0], n.attr("kv_num_heads"), None, None), "the past state")
@@ -213,8 +216,8 @@ def linear_attention_by_definition(n: NodeContext) -> Any:
 
 @converter("Attention", since=23)
 def attention_by_definition(n: NodeContext) -> Any:
-    """The standard's function body, after checking that no batch of 1 is broadcast and that there are keys for the
-    softmax.
+    """Return the result of the standard's function body, after checking that no batch of 1 is broadcast and that there
+    are keys for the softmax.
     """
     inputs = list(n.inputs)
     key = n.fit(n[1], (n[0].shape[0], *[None] * (n[1].ndim - 1)), "the keys")
@@ -227,8 +230,8 @@ def attention_by_definition(n: NodeContext) -> Any:
 
 @converter("Attention", since=24)
 def attention(n: NodeContext) -> Any:
-    """Attention of one query per row over a cache in which `nonpad_kv_seqlen` places are filled, or else the function
-    body.
+    """Return attention of one query per row over a cache in which `nonpad_kv_seqlen` places are filled, or else the
+    function body.
     """
     lengths = n.optional(6)
     others = any(n.optional(k) is not None for k in (3, 4, 5)) or any(n.wants(k) for k in (1, 2, 3))

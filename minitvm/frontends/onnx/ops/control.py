@@ -268,7 +268,7 @@ def optional_get_element(n: NodeContext) -> Any:
 
 @converter("Scan", since=8)
 def scan_of_batches(n: NodeContext) -> Any:
-    """A scan for each element of a batch, which is the first axis of all inputs and outputs."""
+    """Do a scan for each element of a batch, which is the first axis of all inputs and outputs."""
     body, count, turns = n.attr("body"), n.attr("num_scan_inputs"), n.attr("directions", None)
     if n.optional(0) is not None:
         n.refuse("sequence_lens is not supported")

@@ -13,7 +13,7 @@ from ..registry import converter
 
 @converter("Identity")
 def identity(n: NodeContext) -> Any:
-    """The input itself; the elements of a sequence do not change."""
+    """Return the input itself; the elements of a sequence do not change."""
     return n[0] if isinstance(n[0], SequenceOperand) else n.op("copy", n[0])
 
 
@@ -51,7 +51,7 @@ def narrowed(n: NodeContext, x: Operand, narrow: Narrow) -> Operand:
 
 @converter("BitCast", since=26)
 def bit_cast(n: NodeContext) -> Any:
-    """The same bits in another dtype. A bool is a byte, 0 or 1."""
+    """Return the same bits in another dtype. A bool is a byte, 0 or 1."""
     x, dtype = n[0], n.dtype_attr("to")
     if x.dtype.is_bool:
         x = n.cast(x, "uint8")
@@ -102,7 +102,7 @@ def _mask(n: NodeContext, dtype: str) -> list[Operand]:
 
 @converter("Swish")
 def swish(n: NodeContext) -> Any:
-    """x * sigmoid(alpha x)."""
+    """Return x * sigmoid(alpha x)."""
     alpha = n.attr("alpha", 1.0)
     return (
         n.op("nn.silu", n[0])
@@ -124,12 +124,12 @@ def is_inf(n: NodeContext) -> Any:
 
 @converter("PRelu")
 def prelu(n: NodeContext) -> Any:
-    """x if it is positive, or else x times the slope, which broadcasts."""
+    """Return x if it is positive, or else x times the slope, which broadcasts."""
     x, slope = n[0], n[1]
     return n.op("where", n.op("greater", x, 0), x, n.onto("multiply", x, slope))
 
 
 @converter("SwiGLU", since=28)
 def swiglu(n: NodeContext) -> Any:
-    """The standard's function body, for operands of the same shape."""
+    """Return the result of the standard's function body, for operands of the same shape."""
     return n.by_definition(n[0], n.fit(n[1], n[0].shape, "B"))

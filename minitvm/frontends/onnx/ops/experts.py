@@ -36,7 +36,7 @@ def moe(n: NodeContext) -> Any:
 
 @converter("QMoE", domain=DOMAIN)
 def qmoe(n: NodeContext) -> Any:
-    """The same with weights of 4 or 8 bits, which become floats while importing."""
+    """Convert a mixture of experts as `moe` does, with weights of 4 or 8 bits that become floats while importing."""
     if n.attr("quant_type", "int") != "int":
         n.refuse_attribute("quant_type")
     if n.attr("weights_prepacked", 0) not in (0, -1):

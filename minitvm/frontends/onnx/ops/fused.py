@@ -34,7 +34,7 @@ def fast_gelu(n: NodeContext) -> Any:
 
 @converter("QuickGelu", domain=DOMAIN)
 def quick_gelu(n: NodeContext) -> Any:
-    """x * sigmoid(alpha x)."""
+    """Return x * sigmoid(alpha x)."""
     return n.op("multiply", n[0], n.op("sigmoid", n.op("multiply", n[0], n.attr("alpha", 1.702))))
 
 
@@ -47,7 +47,7 @@ def bias_add(n: NodeContext) -> Any:
 
 @converter("FusedConv", domain=DOMAIN)
 def fused_conv(n: NodeContext) -> Any:
-    """A convolution, its bias, a sum with Z, and an activation, in this order."""
+    """Add a convolution, its bias, a sum with Z, and an activation, in this order."""
     inputs = [n[0], n[1], *([] if n.optional(2) is None else [n[2]])]
     result = n.converted_as("Conv", *inputs)
     z = n.optional(3)
@@ -90,7 +90,9 @@ def _activated(n: NodeContext, x: Operand, parameters: tuple[float, ...]) -> Any
 @converter("TransposeMatMul", domain=DOMAIN)
 @converter("FusedMatMul", domain=DOMAIN)
 def fused_matmul(n: NodeContext) -> Any:
-    """alpha A' B'. Attributes swap an operand's last two axes, or move its first axis after the other batch axes."""
+    """Return alpha A' B'. Attributes swap an operand's last two axes, or move its first axis after the other batch
+    axes.
+    """
     operands = []
     for x, name in ((n[0], "A"), (n[1], "B")):
         order = list(range(x.ndim))

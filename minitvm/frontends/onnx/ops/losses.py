@@ -12,7 +12,7 @@ from ..registry import converter
 @converter("NegativeLogLikelihoodLoss", since=12)
 @converter("SoftmaxCrossEntropyLoss", since=12)
 def loss(n: NodeContext) -> Any:
-    """The scores are [n, classes, ..], the labels [n, ..], and the weights [classes]."""
+    """Return the loss of scores [n, classes, ..] for labels [n, ..], with weights [classes]."""
     scores, labels, weights = n[0], n[1], n.optional(2)
     if scores.ndim < 2:
         n.refuse(f"scores must have the shape [n, classes, ..], found {scores}")

@@ -157,7 +157,7 @@ def lrn(n: NodeContext) -> Any:
 
 @converter("LpNormalization")
 def lp_normalization(n: NodeContext) -> Any:
-    """x divided by its norm along an axis, or 0 if the norm is 0."""
+    """Return x divided by its norm along an axis, or 0 if the norm is 0."""
     x, axis, p = n[0], n.attr("axis", -1), n.attr("p", 2)
     if p not in (1, 2):
         n.refuse_attribute("p")

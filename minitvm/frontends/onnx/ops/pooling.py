@@ -156,7 +156,7 @@ def max_unpool(n: NodeContext) -> Any:
 
 @converter("AveragePool")
 def average_pool(n: NodeContext) -> Any:
-    """The mean of windows. If symbolic paddings are not counted, the mean with zeros is divided by the share of
+    """Return the mean of windows. If symbolic paddings are not counted, the mean with zeros is divided by the share of
     elements inside.
     """
     x, counted, windows = n[0], bool(n.attr("count_include_pad", 0)), _PooledWindows.of(n)
@@ -169,7 +169,9 @@ def average_pool(n: NodeContext) -> Any:
 
 @converter("LpPool")
 def lp_pool(n: NodeContext) -> Any:
-    """The p-norm of each window. The sum of powers is the mean times the size of the window, including padding."""
+    """Return the p-norm of each window. The sum of powers is the mean times the size of the window, including
+    padding.
+    """
     p = n.attr("p", 2)
     if p < 1:
         n.refuse_attribute("p")

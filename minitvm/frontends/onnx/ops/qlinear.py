@@ -60,7 +60,9 @@ def unary(n: NodeContext) -> Any:
 
 @converter("QLinearSoftmax", domain=DOMAIN)
 def softmax(n: NodeContext) -> Any:
-    """The softmax of the given `opset`: along one axis since 13, and before that over all axes from `axis` on."""
+    """Return the softmax of the given `opset`: along one axis since 13, and before that over all axes from `axis`
+    on.
+    """
     opset, axis = n.attr("opset"), n.attr("axis", -1)
     x = _input(n, 0)
     if opset < 13 and axis_of(axis, x.ndim) != x.ndim - 1:
@@ -92,7 +94,7 @@ def where(n: NodeContext) -> Any:
 
 @converter("QGemm", domain=DOMAIN)
 def gemm(n: NodeContext) -> Any:
-    """alpha * A' B' + C in integers, quantised if the result has a scale."""
+    """Return alpha * A' B' + C in integers, quantised if the result has a scale."""
     a, b = (_transposed(n, n[0], "transA"), _transposed(n, n[3], "transB"))
     total = integer_product(n, a, flat(n, n[2]), b, flat(n, n[5]))
     bias = n.optional(6)

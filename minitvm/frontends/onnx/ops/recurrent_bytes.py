@@ -24,7 +24,7 @@ _GATES = 4
 
 @converter("DynamicQuantizeLSTM", domain="com.microsoft")
 def dynamic_quantize_lstm(n: NodeContext) -> Any:
-    """The weights are bytes, each matrix transposed, with one scale per direction or per column of a direction."""
+    """Convert an LSTM with weights in bytes: each matrix is transposed, with one scale per direction or per column."""
     direction, directions = direction_of(n)
     functions = functions_of(n, ("Sigmoid", "Tanh", "Tanh"), directions)
     x = n[0]

@@ -196,7 +196,7 @@ def _ones(like: Operand) -> Operand:
 
 @converter("DeformConv", since=19)
 def deform_conv(n: NodeContext) -> Any:
-    """A convolution whose taps are moved (Dai et al., 2017) and weighted (Zhu et al., 2019) by data.
+    """Return a convolution whose taps are moved (Dai et al., 2017) and weighted (Zhu et al., 2019) by data.
 
     The moved taps are samples of the picture between its elements; the rest is a product of matrices.
     """

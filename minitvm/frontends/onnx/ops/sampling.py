@@ -67,7 +67,7 @@ def col2im(n: NodeContext) -> Any:
 
 @converter("Einsum", since=12)
 def einsum(n: NodeContext) -> Any:
-    """An Einstein summation. An ellipsis is replaced with letters that the equation does not use."""
+    """Return an Einstein summation. An ellipsis is replaced with letters that the equation does not use."""
     equation = n.attr("equation").replace(" ", "")
     left, arrow, right = equation.partition("->")
     terms = left.split(",")

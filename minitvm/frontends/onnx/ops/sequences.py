@@ -319,7 +319,9 @@ def sequence_length(n: NodeContext) -> Any:
 
 @converter("SplitToSequence", since=11)
 def split_to_sequence(n: NodeContext) -> Any:
-    """Parts of the sizes of a list, of one size (the last may be smaller), or entries, which may lose the axis."""
+    """Return a sequence of parts: with listed sizes, with one size (the last may be smaller), or single entries,
+    perhaps without the axis.
+    """
     x, split = n[0], n.optional(1)
     axis = axis_of(n.attr("axis", 0), x.ndim)
     keep = n.attr("keepdims", 1)

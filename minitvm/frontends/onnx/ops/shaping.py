@@ -249,7 +249,7 @@ def _split(n: NodeContext, sizes: tuple[Dim, ...] | None, count: int) -> Any:
 
 @converter("SpaceToDepth")
 def space_to_depth(n: NodeContext) -> Any:
-    """[n, c, h b, w b] as [n, b b c, h, w]."""
+    """Rearrange [n, c, h b, w b] as [n, b b c, h, w]."""
     x, b = n[0], n.attr("blocksize")
     mode = n.attr("mode", "DCR")
     if mode == "DCR":

@@ -31,7 +31,7 @@ def _regularized(n: NodeContext, x: Operand, gradient: Operand) -> Operand:
 
 @converter("Adagrad", domain=DOMAIN)
 def adagrad(n: NodeContext) -> Any:
-    """A step of Adagrad (Duchi, Hazan and Singer, 2011)."""
+    """Do a step of Adagrad (Duchi, Hazan and Singer, 2011)."""
     rate, count, epsilon = n[0], n[1], n.attr("epsilon", 0.0)
     decay = n.op("add", n.op("multiply", n.cast(count, rate.dtype), n.attr("decay_factor", 0.0)), 1.0)
     rate = n.op("divide", rate, decay)
@@ -48,13 +48,13 @@ def adagrad(n: NodeContext) -> Any:
 
 @converter("Adam", domain=DOMAIN)
 def adam(n: NodeContext) -> Any:
-    """A step of Adam (Kingma and Ba, 2015). From the second step on, the bias correction is part of the rate."""
+    """Do a step of Adam (Kingma and Ba, 2015). From the second step on, the bias correction is part of the rate."""
     rate, count, epsilon = n[0], n[1], n.attr("epsilon", 1e-6)
     alpha, beta, shrunk = n.attr("alpha", 0.9), n.attr("beta", 0.999), 1 - n.attr("norm_coefficient_post", 0.0)
     steps = n.cast(count, rate.dtype)
 
     def missing(factor: float) -> Operand:
-        """1 - factor ** steps."""
+        """Return 1 - factor ** steps."""
         power = n.op("power", Operand.known(rate.dtype.numpy.type(factor)), steps)
         result: Operand = n.op("add", n.op("negative", power), 1.0)
         return result
@@ -76,7 +76,7 @@ def adam(n: NodeContext) -> Any:
 
 @converter("Momentum", domain=DOMAIN)
 def momentum(n: NodeContext) -> Any:
-    """A step of Polyak's or Nesterov's momentum. The first step uses the whole gradient."""
+    """Do a step of Polyak's or Nesterov's momentum. The first step uses the whole gradient."""
     rate, count, mode = n[0], n[1], n.attr("mode")
     alpha, beta = n.attr("alpha"), n.attr("beta")
     if mode not in ("standard", "nesterov"):

@@ -13,20 +13,20 @@ from ..registry import converter
 
 @converter("add.Tensor", "add.Scalar")
 def add(n: TorchNodeContext) -> Any:
-    """self + alpha * other."""
+    """Return self + alpha * other."""
     a, b = _operands_of_sum(n)
     return n.op("logical_or" if n.dtype.is_bool else "add", a, b)
 
 
 @converter("sub.Tensor", "sub.Scalar")
 def sub(n: TorchNodeContext) -> Any:
-    """self - alpha * other."""
+    """Return self - alpha * other."""
     return n.op("subtract", *_operands_of_sum(n))
 
 
 @converter("rsub.Tensor", "rsub.Scalar")
 def rsub(n: TorchNodeContext) -> Any:
-    """other - alpha * self."""
+    """Return other - alpha * self."""
     a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
     return n.op("subtract", b, scaled(n, a, n.attr("alpha")))
 
@@ -37,7 +37,7 @@ def _operands_of_sum(n: TorchNodeContext) -> tuple[Operand, Operand]:
 
 
 def scaled(n: TorchNodeContext, x: Operand, factor: Any) -> Operand:
-    """factor * x."""
+    """Return factor * x."""
     if isinstance(factor, int | float) and factor == 1:
         return x
     product: Operand = n.op("multiply", x, n.of_dtype(factor, x.dtype))
@@ -46,7 +46,7 @@ def scaled(n: TorchNodeContext, x: Operand, factor: Any) -> Operand:
 
 @converter("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "true_divide.Tensor")
 def div(n: TorchNodeContext) -> Any:
-    """The quotient, or its integer part (`trunc`), or its floor."""
+    """Return the quotient, or its integer part (`trunc`), or its floor."""
     mode = n.attr("rounding_mode") if "rounding_mode" in n.values else None
     a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
     if mode == "floor":
@@ -61,7 +61,8 @@ def floor_divide(n: TorchNodeContext) -> Any:
 
 
 def floored(n: TorchNodeContext, a: Operand, b: Operand) -> Any:
-    """The floor of the exact quotient, as in Python: 7.5 // 0.1 is 74, because 0.1 is a little more than a tenth.
+    """Return the floor of the exact quotient, as in Python: 7.5 // 0.1 is 74, because 0.1 is a little more than a
+    tenth.
 
     The remainder of `fmod` is exact, so a minus the remainder is a multiple of b, up to one rounding. A quotient of 0
     keeps its sign. If b is 0, the result is a / b.
@@ -137,7 +138,7 @@ _POWERS = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal", 1: "copy"}
 def _register_number(aten: str, relay: str) -> None:
     @converter(f"{aten}.default")
     def _(n: TorchNodeContext) -> Any:
-        """The larger or smaller number. If one is NaN, the result is the other one."""
+        """Return the larger or smaller number. If one is NaN, the result is the other one."""
         a, b = (n.cast(n[name], n.dtype) for name in ("self", "other"))
         if n.dtype.is_bool:
             return n.op("logical_or" if relay == "maximum" else "logical_and", a, b)
@@ -153,7 +154,7 @@ for _aten, _relay in {"fmax": "maximum", "fmin": "minimum"}.items():
 
 @converter("copysign.Tensor", "copysign.Scalar")
 def copysign(n: TorchNodeContext) -> Any:
-    """The magnitude of one number with the sign of another, including the signs of zeros and NaN."""
+    """Return the magnitude of one number with the sign of another, including the signs of zeros and NaN."""
     x, other = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
     size = n.op("abs", x)
     return n.op("where", is_signed(n, other), n.op("negative", size), size)
@@ -177,7 +178,7 @@ def is_signed(n: TorchNodeContext, x: Operand) -> Operand:
 
 @converter("hypot.default")
 def hypot(n: TorchNodeContext) -> Any:
-    """sqrt(a^2 + b^2), divided by the larger one so that squares neither overflow nor underflow."""
+    """Return sqrt(a^2 + b^2), divided by the larger one so that squares neither overflow nor underflow."""
     a, b = (n.op("abs", n.cast(n[name], n.dtype)) for name in ("self", "other"))
     high, low = n.op("maximum", a, b), n.op("minimum", a, b)
     zero, infinite = n.of_dtype(0.0, n.dtype), n.of_dtype(math.inf, n.dtype)
@@ -189,7 +190,7 @@ def hypot(n: TorchNodeContext) -> Any:
 
 @converter("ldexp.Tensor")
 def ldexp(n: TorchNodeContext) -> Any:
-    """self * 2^other."""
+    """Return self * 2^other."""
     exponent = n.cast(n["other"], n.dtype)
     return n.op("multiply", n.cast(n["self"], n.dtype), n.op("power", n.of_dtype(2.0, n.dtype), exponent))
 
@@ -218,7 +219,7 @@ def masked_fill(n: TorchNodeContext) -> Any:
 
 @converter("linear.default")
 def linear(n: TorchNodeContext) -> Any:
-    """x W' + b, with weights [outputs, inputs]."""
+    """Return x W' + b, with weights [outputs, inputs]."""
     x, weight, bias = n["input"], n["weight"], n.optional("bias")
     product = n.op("nn.dense", x, weight)
     return product if bias is None else n.op("add", product, bias)
@@ -253,7 +254,9 @@ def _with_addend(n: TorchNodeContext, product: Operand) -> Any:
 
 @converter("_trilinear.default")
 def trilinear(n: TorchNodeContext) -> Any:
-    """The sum of products of three tensors, as in `nn.Bilinear`. `expand` lists the axes that each tensor lacks."""
+    """Return the sum of products of three tensors, as in `nn.Bilinear`. `expand` lists the axes that each tensor
+    lacks.
+    """
     letters = "abcdefghijklmnopqrstuvwxyz"
     expanded = [n.attr(f"expand{k}") for k in (1, 2, 3)]
     rank = n["i1"].ndim + len(expanded[0])
@@ -265,7 +268,7 @@ def trilinear(n: TorchNodeContext) -> Any:
 
 @converter("einsum.default")
 def einsum(n: TorchNodeContext) -> Any:
-    """An Einstein summation. The operator itself handles repeated labels."""
+    """Return an Einstein summation. The operator itself handles repeated labels."""
     equation = n.attr("equation").replace(" ", "")
     n.ignore("path")
     if "..." in equation:

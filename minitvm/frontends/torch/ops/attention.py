@@ -15,7 +15,7 @@ from ..registry import converter
 
 @converter("scaled_dot_product_attention.default")
 def attention(n: TorchNodeContext) -> Any:
-    """softmax(query key' scale + mask) value. The result is 0 for a query that sees no key."""
+    """Return softmax(query key' scale + mask) value. The result is 0 for a query that sees no key."""
     if n.attr("dropout_p"):
         n.refuse("dropout in training is random\n  try:    module.eval() before the export")
     query, key, value = n["query"], n["key"], n["value"]
@@ -86,7 +86,7 @@ def _seeing(n: TorchNodeContext, mask: Operand) -> Operand | None:
 
 @converter("_native_multi_head_attention.default")
 def multi_head_attention(n: TorchNodeContext) -> Any:
-    """The operator that `nn.MultiheadAttention` calls in evaluation mode. The weights as a second result are not
+    """Convert the operator of `nn.MultiheadAttention` in evaluation mode. Weights as a second result are not
     supported.
     """
     if n.wants(1):
@@ -146,7 +146,7 @@ def _linear(n: TorchNodeContext, x: Operand, weight: str, bias: str) -> Operand:
 
 @converter("_transformer_encoder_layer_fwd.default")
 def encoder_layer(n: TorchNodeContext) -> Any:
-    """The operator of `nn.TransformerEncoderLayer` in evaluation mode.
+    """Convert the operator of `nn.TransformerEncoderLayer` in evaluation mode.
 
     Attention and two products are each added to their input, which is normalised before (`norm_first`) or after the
     sum.

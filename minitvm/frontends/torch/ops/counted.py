@@ -29,7 +29,7 @@ def places_of(n: TorchNodeContext, x: Operand, sizes: Any) -> Operand:
 
 @converter("nonzero.default")
 def nonzero(n: TorchNodeContext) -> Any:
-    """A row of indices for each element that is not 0."""
+    """Return a row of indices for each element that is not 0."""
     x = n["self"]
     if x.ndim == 0:
         n.refuse("a tensor without dimensions")
@@ -38,7 +38,7 @@ def nonzero(n: TorchNodeContext) -> Any:
 
 @converter("where.default")
 def where(n: TorchNodeContext) -> Any:
-    """The indices of the elements that are not 0, as one vector per axis."""
+    """Return the indices of the elements that are not 0, as one vector per axis."""
     x = n["condition"]
     if x.ndim == 0:
         n.refuse("a tensor without dimensions")
@@ -48,7 +48,7 @@ def where(n: TorchNodeContext) -> Any:
 
 @converter("masked_select.default")
 def masked_select(n: TorchNodeContext) -> Any:
-    """The elements for which a mask holds, in row-major order."""
+    """Return the elements for which a mask holds, in row-major order."""
     x, mask = n["self"], n["mask"]
     shape = broadcast_shapes(x.shape, mask.shape)
     x, mask = (t if t.shape == shape else n.op("broadcast_to", t, shape=shape) for t in (x, mask))

@@ -46,7 +46,7 @@ def ones(n: TorchNodeContext) -> Any:
 @converter("empty.memory_format", "empty_like.default", "empty_permuted.default", "empty_strided.default",
            "new_empty.default", "new_empty_strided.default")  # fmt: skip
 def empty(n: TorchNodeContext) -> Any:
-    """Uninitialised contents, on which nothing may depend. Here they are zeros."""
+    """Return a tensor of zeros. Its elements count as uninitialised, so nothing may depend on them."""
     n.ignore("self", "size", "dtype", "stride", "physical_layout")
     return _filled(n, 0)
 
@@ -90,7 +90,7 @@ def arange(n: TorchNodeContext) -> Any:
 def _register_triangle(aten: str, upper: bool) -> None:
     @converter(f"{aten}.default")
     def _(n: TorchNodeContext) -> Any:
-        """The rows and the columns of the positions in a triangle of a matrix, in row-major order."""
+        """Return the rows and the columns of the positions in a triangle of a matrix, in row-major order."""
         n.ignore("dtype")
         rows, columns, offset = (n.attr(name) for name in ("row", "col", "offset"))
         if not all(isinstance(size, int) for size in (rows, columns, offset)):

@@ -51,7 +51,7 @@ def to_copy(n: TorchNodeContext) -> Any:
 
 @converter("expm1.default")
 def expm1(n: TorchNodeContext) -> Any:
-    """exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2), which is accurate near 0."""
+    """Return exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2), which is accurate near 0."""
     x = n.cast(n["self"], n.dtype)
     t = n.op("tanh", n.op("multiply", x, 0.5))
     near = n.op("divide", n.op("multiply", t, 2.0), n.op("subtract", _ones(n, n.dtype), t))
@@ -65,7 +65,7 @@ def _ones(n: TorchNodeContext, dtype: DType) -> Any:
 
 @converter("elu.default")
 def elu(n: TorchNodeContext) -> Any:
-    """scale * (x if positive, else alpha * (exp(input_scale * x) - 1)). ELU, SELU and CELU are special cases."""
+    """Return scale * (x if positive, else alpha * (exp(input_scale * x) - 1)). ELU, SELU and CELU are special cases."""
     x, alpha, scale, inner = n["self"], n.attr("alpha"), n.attr("scale"), n.attr("input_scale")
     if inner == 1:
         return n.op("nn.elu", x, alpha=alpha) if scale == 1 else n.op("nn.selu", x, alpha=alpha, gamma=scale)
@@ -78,7 +78,7 @@ def elu(n: TorchNodeContext) -> Any:
 
 @converter("softplus.default")
 def softplus(n: TorchNodeContext) -> Any:
-    """log(1 + exp(beta x)) / beta. From `threshold` on, the result is x; for 20 and more, both round to the same
+    """Return log(1 + exp(beta x)) / beta. From `threshold` on, the result is x; for 20 and more, both round to the same
     number.
     """
     x, beta, threshold = n["self"], n.attr("beta"), n.attr("threshold")
@@ -90,7 +90,7 @@ def softplus(n: TorchNodeContext) -> Any:
 
 @converter("sign.default", "sgn.default")
 def sign(n: TorchNodeContext) -> Any:
-    """-1, 0 or 1. It is 0 for NaN, and 0 without a sign for zeros."""
+    """Return -1, 0 or 1. It is 0 for NaN, and 0 without a sign for zeros."""
     x = n["self"]
     if not x.dtype.is_float:
         return x if x.dtype.is_bool else n.op("sign", x)
@@ -100,7 +100,7 @@ def sign(n: TorchNodeContext) -> Any:
 
 @converter("angle.default")
 def angle(n: TorchNodeContext) -> Any:
-    """The angle of a real number: pi if it is negative, and 0 otherwise."""
+    """Return the angle of a real number: pi if it is negative, and 0 otherwise."""
     x = n.cast(n["self"], n.dtype)
     turned = n.op("where", n.op("less", x, 0.0), n.of_dtype(math.pi, n.dtype), n.of_dtype(0.0, n.dtype))
     return n.op("where", n.op("isnan", x), x, turned)
@@ -139,7 +139,7 @@ def rrelu(n: TorchNodeContext) -> Any:
 
 @converter("prelu.default")
 def prelu(n: TorchNodeContext) -> Any:
-    """PReLU with one slope, or one for each channel (axis 1)."""
+    """Return PReLU with one slope, or one for each channel (axis 1)."""
     x, slope = n["self"], n["weight"]
     wide = n.op("reshape", slope, newshape=(1, slope.shape[0], *(1,) * (x.ndim - 2))) if x.ndim > 1 else slope
     return n.op("where", n.op("greater", x, 0.0), x, n.op("multiply", x, wide))
@@ -153,7 +153,7 @@ def prelu_kernel(n: TorchNodeContext) -> Any:
 
 @converter("view.dtype")
 def view_as(n: TorchNodeContext) -> Any:
-    """The same bits in another dtype of the same width."""
+    """Return the same bits in another dtype of the same width."""
     n.ignore("dtype")
     return n.op("reinterpret", n["self"], dtype=str(n.dtype))
 
@@ -166,5 +166,5 @@ def exp2(n: TorchNodeContext) -> Any:
 
 @converter("erfc.default")
 def erfc(n: TorchNodeContext) -> Any:
-    """1 - erf(x)."""
+    """Return 1 - erf(x)."""
     return n.op("subtract", _ones(n, n.dtype), n.op("erf", n.cast(n["self"], n.dtype)))

@@ -24,7 +24,7 @@ def embedding(n: TorchNodeContext) -> Any:
 
 @converter("take.default")
 def take(n: TorchNodeContext) -> Any:
-    """Elements of the flattened tensor."""
+    """Return the elements of the flattened tensor at these indices."""
     x = n["self"]
     return n.op("take", reshaped(n, x, (product(x.shape),)), n["index"], axis=0)
 
@@ -38,7 +38,7 @@ def index_select(n: TorchNodeContext) -> Any:
 @converter("gather.default")
 @by_lines
 def gather(n: TorchNodeContext) -> Any:
-    """out[i, j, k] = self[index[i, j, k], j, k] for dim 0, and so on."""
+    """Return out[i, j, k] = self[index[i, j, k], j, k] for dim 0, and so on."""
     x, index, axis = n["self"], n["index"], n.axis()
     n.ignore("sparse_grad")
     if product(index.shape) == 0:
@@ -48,7 +48,7 @@ def gather(n: TorchNodeContext) -> Any:
 
 @converter("index.Tensor")
 def index(n: TorchNodeContext) -> Any:
-    """self[i, :, j, ...]: the common shape of the indices replaces the indexed axes.
+    """Return self[i, :, j, ...]: the common shape of the indices replaces the indexed axes.
 
     It is at their position if they are neighbours, and comes first otherwise, as in NumPy.
     """
@@ -106,7 +106,7 @@ def points_of(n: TorchNodeContext, indices: list[Operand]) -> tuple[Operand, tup
 
 @converter("diagonal.default", "diagonal_copy.default")
 def diagonal(n: TorchNodeContext) -> Any:
-    """The elements of two axes whose indices differ by `offset`, along a new last axis."""
+    """Return the elements of two axes whose indices differ by `offset`, along a new last axis."""
     x, offset = n["self"], n.attr("offset")
     first, second = n.attr("dim1") % x.ndim, n.attr("dim2") % x.ndim
     rows, columns = x.shape[first], x.shape[second]
@@ -130,7 +130,7 @@ def diagonal_places(rows: int, columns: int, offset: int) -> np.ndarray:
 
 @converter("unfold.default")
 def unfold(n: TorchNodeContext) -> Any:
-    """All windows of an axis, with the positions within a window along a new last axis."""
+    """Return all windows of an axis, with the positions within a window along a new last axis."""
     x, size, step = n["self"], n.attr("size"), n.attr("step")
     axis = n.attr("dimension") % x.ndim
     if not isinstance(size, int) or not isinstance(step, int):
@@ -143,7 +143,7 @@ def unfold(n: TorchNodeContext) -> Any:
 
 @converter("as_strided.default", "as_strided_copy.default")
 def as_strided(n: TorchNodeContext) -> Any:
-    """The elements of a dense tensor at positions given by sizes and strides."""
+    """Return the elements of a dense tensor at positions given by sizes and strides."""
     x = n["self"]
     places = strided_places(n, x)
     return n.op("take", reshaped(n, x, (product(x.shape),)), places, axis=0)
@@ -177,7 +177,7 @@ def col2im(n: TorchNodeContext) -> Any:
 
 @converter("bucketize.Tensor", "bucketize.Scalar", "searchsorted.Tensor", "searchsorted.Scalar")
 def bucketize(n: TorchNodeContext) -> Any:
-    """The number of boundaries below an element. `right` also counts boundaries that are equal to it.
+    """Return the number of boundaries below an element. `right` also counts boundaries that are equal to it.
 
     Boundaries with several axes have a row for each row of elements. All boundaries are below NaN.
     """

@@ -127,7 +127,7 @@ def _correction(n: TorchNodeContext) -> Any:
 @converter("linalg_vector_norm.default")
 @by_lines
 def vector_norm(n: TorchNodeContext) -> Any:
-    """The p-norm over `dim`."""
+    """Return the p-norm over `dim`."""
     n.ignore("dtype")
     x, p = n.cast(n["self"], n.dtype), n.attr("ord")
     return norm(n, x, p, _axes(n), _keepdims(n))
@@ -151,14 +151,14 @@ def norm(n: TorchNodeContext, x: Operand, p: float, axes: tuple[int, ...] | None
 
 @converter("dist.default")
 def distance(n: TorchNodeContext) -> Any:
-    """The p-norm of a difference."""
+    """Return the p-norm of a difference."""
     difference = n.op("subtract", n.cast(n["self"], n.dtype), n.cast(n["other"], n.dtype))
     return norm(n, n.reshape(difference, (-1,)), n.attr("p"), None, keepdims=False)
 
 
 @converter("_cdist_forward.default")
 def distances(n: TorchNodeContext) -> Any:
-    """The p-norm of the difference between each row of x1 and each row of x2."""
+    """Return the p-norm of the difference between each row of x1 and each row of x2."""
     a, b = n["x1"], n["x2"]
     n.ignore("compute_mode")
     difference = n.op("subtract", n.op("expand_dims", a, axis=a.ndim - 1), n.op("expand_dims", b, axis=b.ndim - 2))
@@ -167,7 +167,7 @@ def distances(n: TorchNodeContext) -> Any:
 
 @converter("_pdist_forward.default")
 def distances_within(n: TorchNodeContext) -> Any:
-    """The p-norm of the difference between each pair of rows, in order of the first row, then the second."""
+    """Return the p-norm of the difference between each pair of rows, in order of the first row, then the second."""
     x = n["self"]
     rows, later = np.triu_indices(n.size(x, 0), 1)
     difference = n.op("subtract", *(n.op("take", x, places.astype(np.int64), axis=0) for places in (rows, later)))
@@ -177,7 +177,7 @@ def distances_within(n: TorchNodeContext) -> Any:
 @converter("logcumsumexp.default")
 @by_lines
 def running_logsumexp(n: TorchNodeContext) -> Any:
-    """The log of the running sum of exp. The largest finite element so far is subtracted first."""
+    """Return the log of the running sum of exp. The largest finite element so far is subtracted first."""
     x, axis = n["self"], n.axis()
     extent = n.size(x, axis)
     wide = n.op("expand_dims", x, axis=axis)  # [..., 1, extent, ...]: a line for each place in the result
@@ -202,7 +202,7 @@ def _register_extreme(aten: str) -> None:
     @converter(f"{aten}.default")
     @by_lines
     def _(n: TorchNodeContext) -> Any:
-        """The extreme so far and its position (the last one of equal elements). After a NaN, it is NaN."""
+        """Return the extreme so far and its position (the last one of equal elements). After a NaN, it is NaN."""
         x, axis = n["self"], n.axis()
         extremes = n.op(aten, x, axis=axis)
         is_new = n.op("equal", x, extremes)

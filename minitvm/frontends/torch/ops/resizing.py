@@ -139,5 +139,5 @@ def grid_sample(n: TorchNodeContext) -> Any:
 
 @converter("pixel_shuffle.default")
 def pixel_shuffle(n: TorchNodeContext) -> Any:
-    """[n, c r r, h, w] as [n, c, h r, w r]."""
+    """Rearrange [n, c r r, h, w] as [n, c, h r, w r]."""
     return n.op("nn.depth_to_space", n["self"], block_size=n.attr("upscale_factor"), mode="CRD")

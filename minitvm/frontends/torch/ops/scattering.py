@@ -99,7 +99,7 @@ def _scattered(n: TorchNodeContext, updates: Operand, reduction: str, onto: Oper
 
 @converter("index_put.default")
 def index_put(n: TorchNodeContext) -> Any:
-    """self with `values` written to self[i, :, j, ...]; `accumulate` adds them."""
+    """Return self with `values` written to self[i, :, j, ...]; `accumulate` adds them."""
     x, values = n["self"], n.cast(n["values"], n.dtype)
     axes, indices = indexed_axes(n)
     points, shape = points_of(n, indices)
@@ -165,7 +165,7 @@ def slice_scatter(n: TorchNodeContext) -> Any:
 
 
 def _replaced(n: TorchNodeContext, axis: int, begin: Dim, end: Dim, step: int, updates: Operand) -> Any:
-    """x with other elements from `begin` to `end` along an axis."""
+    """Return x with the elements from `begin` to `end` along an axis replaced."""
     x, updates = n["self"], n.cast(updates, n.dtype)
     extent = x.shape[axis]
     if step != 1 and isinstance(begin, int) and isinstance(end, int):
@@ -177,7 +177,7 @@ def _replaced(n: TorchNodeContext, axis: int, begin: Dim, end: Dim, step: int, u
 
 
 def _with_elements(n: TorchNodeContext, x: Operand, axis: int, places: np.ndarray, updates: Operand) -> Operand:
-    """x with other entries of an axis: each is read from where the updates follow behind the old ones."""
+    """Return x with some entries of an axis replaced: each entry is gathered from x followed by the updates."""
     extent = n.size(x, axis)
     order = np.arange(extent)
     order[places.reshape(-1)] = extent + np.arange(places.size)
@@ -187,7 +187,7 @@ def _with_elements(n: TorchNodeContext, x: Operand, axis: int, places: np.ndarra
 
 @converter("diagonal_scatter.default")
 def diagonal_scatter(n: TorchNodeContext) -> Any:
-    """`self` with `src` written to a diagonal."""
+    """Return `self` with `src` written to a diagonal."""
     x, src = n["self"], n.cast(n["src"], n.dtype)
     first, second = n.attr("dim1") % x.ndim, n.attr("dim2") % x.ndim
     order = [*(a for a in range(x.ndim) if a not in (first, second)), first, second]
@@ -202,7 +202,7 @@ def diagonal_scatter(n: TorchNodeContext) -> Any:
 
 @converter("as_strided_scatter.default")
 def as_strided_scatter(n: TorchNodeContext) -> Any:
-    """`self` with `src` written to positions given by sizes and strides."""
+    """Return `self` with `src` written to positions given by sizes and strides."""
     x, src = n["self"], n.cast(n["src"], n.dtype)
     places = strided_places(n, x)
     flat = _with_elements(n, n.reshape(x, (product(x.shape),)), 0, places, n.reshape(src, (product(src.shape),)))
@@ -211,7 +211,7 @@ def as_strided_scatter(n: TorchNodeContext) -> Any:
 
 @converter("copy.default")
 def copy(n: TorchNodeContext) -> Any:
-    """`src` in the dtype and shape of `self`."""
+    """Return `src` in the dtype and shape of `self`."""
     n.ignore("self", "non_blocking")
     src = n.cast(n["src"], n.dtype)
     return src if src.shape == n.shape else n.op("broadcast_to", src, shape=n.shape)
@@ -219,7 +219,7 @@ def copy(n: TorchNodeContext) -> Any:
 
 @converter("masked_scatter.default")
 def masked_scatter(n: TorchNodeContext) -> Any:
-    """`self` with the elements of `source`, in order, written to the positions where the mask holds."""
+    """Return `self` with the elements of `source`, in order, written to the positions where the mask holds."""
     source = n["source"]
     x, mask = (y if y.shape == n.shape else n.op("broadcast_to", y, shape=n.shape) for y in (n["self"], n["mask"]))
     count = product(x.shape)
@@ -234,7 +234,7 @@ _BAGS = ("sum", "mean", "max")
 
 @converter("_embedding_bag.default", "_embedding_bag_forward_only.default")
 def embedding_bag(n: TorchNodeContext) -> Any:
-    """Rows of the table at the indices, combined bag by bag. Bag b begins at offsets[b], and empty bags are 0.
+    """Return rows of the table at the indices, combined bag by bag. Bag b begins at offsets[b], and empty bags are 0.
 
     Each row is scattered to its bag, whose number follows from how many offsets are not beyond the row.
     """

@@ -127,7 +127,7 @@ def slice_(n: TorchNodeContext) -> Any:
 
 @converter("narrow_copy.default")
 def narrow(n: TorchNodeContext) -> Any:
-    """`length` entries of an axis, from `start` on."""
+    """Return `length` entries of an axis, from `start` on."""
     axis, length = n.axis(), n.attr("length")
     begin = n.attr("start")
     begin = begin + n["self"].shape[axis] if isinstance(begin, int) and begin < 0 else begin
@@ -136,7 +136,7 @@ def narrow(n: TorchNodeContext) -> Any:
 
 @converter("select.int")
 def select(n: TorchNodeContext) -> Any:
-    """The entry `index` of axis `dim`, without that axis."""
+    """Return the entry `index` of axis `dim`, without that axis."""
     x, index = n["self"], n.attr("index")
     axis = n.attr("dim") % x.ndim
     extent = x.shape[axis]

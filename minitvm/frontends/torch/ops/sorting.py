@@ -22,7 +22,7 @@ def topk(n: TorchNodeContext) -> Any:
 @converter("sort.default", "sort.stable")
 @by_lines
 def sort(n: TorchNodeContext) -> Any:
-    """The sorted elements and their old positions. Equal elements keep their order."""
+    """Return the sorted elements and their old positions. Equal elements keep their order."""
     n.ignore("stable")
     return _in_order(n, n["self"], n.axis(), is_ascend=not n.attr("descending"))
 
@@ -43,14 +43,14 @@ def argsort(n: TorchNodeContext) -> Any:
 @converter("kthvalue.default")
 @by_lines
 def kth_value(n: TorchNodeContext) -> Any:
-    """The k-th smallest element of each line, and its position; k begins at 1."""
+    """Return the k-th smallest element of each line, and its position; k begins at 1."""
     axis, k = n.axis(), n.attr("k")
     return _entry(n, _in_order(n, n["self"], axis), axis, k - 1)
 
 
 @converter("median.default", "nanmedian.default")
 def median_of_all(n: TorchNodeContext) -> Any:
-    """The median of all elements, the lower of two in the middle. It is NaN if there is a NaN, unless NaNs are
+    """Return the median of all elements, the lower of two in the middle. It is NaN if there is a NaN, unless NaNs are
     ignored.
     """
     n.values["self"] = n.reshape(n["self"], (-1,))

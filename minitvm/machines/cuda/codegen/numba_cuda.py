@@ -146,7 +146,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
 
     @property
     def has_async_copies(self) -> bool:
-        """Whether the target has `cp.async`."""
+        """Return whether the target has the instruction `cp.async`."""
         return has_asynchronous_copies(self.target)
 
     def begun(self, stmt: tir.Async) -> None:

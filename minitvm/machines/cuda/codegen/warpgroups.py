@@ -101,8 +101,8 @@ def _apart(emitter: Any, stmt: Instruction, tile: Tile) -> int:
     """Return the elements from one slab of an operand to the next. Raises `Unsupported` for places that no descriptor
     can express.
 
-    In the first line, no piece is swizzled. In the second line, each piece changes places with its neighbour. So lines
-    appear to be one piece further apart than they are long.
+    The stride from the first line to the second one includes the swizzle: the second line's pieces are swapped in
+    pairs, so it seems to start one piece later.
     """
     slab, line, element = (constant_stride(emitter, tile, axis) for axis in range(3))
     first = tile.places[0].indices[0]

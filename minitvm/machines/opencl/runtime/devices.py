@@ -51,7 +51,7 @@ class Device:
 
     @property
     def is_simulator(self) -> bool:
-        """Whether the device runs kernels step by step to find mistakes in them."""
+        """Return whether the device runs kernels step by step to find mistakes in them."""
         return _is_simulator(self.handle)
 
 

@@ -33,7 +33,7 @@ _CYCLES = 3.0  # a vector of a word's products: two masks, a shift, two products
 
 @rule("cpu", computes(_OP))
 def block_weights(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Yield tiles of `rows` of the data by `vectors` of columns, kept in registers."""
+    """Yield schedules that keep a tile in registers: `rows` of the data by `vectors` of columns."""
     block = next(b for b in blocks_of(func) if b.annotations.get("op") == _OP)
     cpu = cpu_of(target)
     *rows, columns = extents(axis.dom.extent for axis in block.iter_vars if axis.kind != REDUCE)

@@ -51,7 +51,7 @@ class Axis:
 class AccessedOperand:
     """An access: the axes that it depends on, the bytes of an element and of the whole operand, and its dimensions.
 
-    On the axes in `groups`, it depends only by a quotient: this number of neighbours read the same element.
+    `groups` maps an axis to a number of neighbouring iterations that read the same element, as in A[i // 4].
     """
 
     load: BufferLoad

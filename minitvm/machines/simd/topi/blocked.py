@@ -234,7 +234,9 @@ def depthwise_conv2d_nchwc(
     dilation: int | Sequence[int] = 1,
     out_dtype: str = "",
 ) -> Tensor:
-    """Depthwise convolution of `data` [N, C/x, H, W, x] with `weight` [C/x, kh, kw, x], giving [N, C/x, OH, OW, x]."""
+    """Return the depthwise convolution of `data` [N, C/x, H, W, x] with `weight` [C/x, kh, kw, x], giving [N, C/x, OH,
+    OW, x].
+    """
     dtype = out_dtype or data.dtype
     padded, image = padded_blocks(data, padding)
     return depthwise_of_blocks(padded, image, weight, dtype, strides, dilation)

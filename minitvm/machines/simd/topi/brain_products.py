@@ -1,4 +1,5 @@
-"""Products of bfloat16 on words of two, summed in float32 with `dot2_bf16`, which is one instruction on some machines.
+"""Products of bfloat16 tensors, stored as words of two bfloat16. `dot2_bf16` sums them in float32; it is one
+instruction on some machines.
 
 A product of two bfloat16 is exact in float32, so only the sum is rounded, as in float32. Subnormal operands and sums
 count as zeros.

@@ -81,7 +81,8 @@ _PRODUCT = 255 * 255  # the largest of two bytes less their zero points
 def byte_depthwise_conv2d_nchwc(
     data: Tensor, weight: Tensor, *, zero_point: int = 0, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1
 ) -> Tensor:
-    """Depthwise convolution of `data` - `zero_point` [N, C/x, H, W, x] with weights [C/x, kh, kw, x], in int32.
+    """Return the depthwise convolution of `data` - `zero_point` [N, C/x, H, W, x] with weights [C/x, kh, kw, x], in
+    int32.
 
     Weights are from -255 to 255, as int8 or int16. Padding counts as the zero point. Up to 258 products are summed in
     float32, which is exact because their sum is below 2^24. On most machines, a multiply-add of floats is one

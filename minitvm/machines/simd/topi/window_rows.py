@@ -35,7 +35,7 @@ def depthwise_conv2d_rows(
     lanes: int = 1,
     tile: int = 1,
 ) -> Tensor:
-    """Depthwise convolution of `data` [N, C, H, W] with `weight` [C, 1, kh, kw], giving [N, C, OH, OW]."""
+    """Return the depthwise convolution of `data` [N, C, H, W] with `weight` [C, 1, kh, kw], giving [N, C, OH, OW]."""
     n, channels, *image = dims(data, "N, C, H, W")
     _, _, *size = (constant(d, "a dimension of depthwise weights") for d in dims(weight))
     steps, dilate = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")

@@ -91,7 +91,8 @@ def winograd_conv2d_nchwc(
     algorithm: Sequence[Any] = (),
     channels: int = 0,
 ) -> Tensor:
-    """3x3 convolution of stride 1 of `data` [N, I/x, H, W, x] with transformed weights [O/(k y), t, t, I/x, x, k, y].
+    """Return the 3x3 convolution of stride 1 of `data` [N, I/x, H, W, x] with transformed weights [O/(k y), t, t, I/x,
+    x, k, y].
 
     t is `tile` + 2; the result is [N, O/y, OH, OW, y]. The products of one place and one panel (k blocks of output
     channels) read a contiguous part of the weights. Stages: `strips` (the rows of the image that a row of tiles reads,

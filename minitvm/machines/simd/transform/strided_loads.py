@@ -27,7 +27,8 @@ FEWEST_LANES = 4  # with fewer, gathering is as good
 
 
 def strided_loads(func: PrimFunc) -> PrimFunc:
-    """Rewrite each unmasked load whose lanes are in one row a short step apart, or in two rows. Buffers must be flat.
+    """Rewrite each unmasked load that gathers its lanes with a small stride, or from two rows, into whole vectors and a
+    shuffle. Buffers must be flat.
 
     before:
         A: T.Buffer((9,), "float32")

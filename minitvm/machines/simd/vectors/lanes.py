@@ -154,12 +154,12 @@ class Value:
 
     @property
     def computes_in_float32(self) -> bool:
-        """Whether operations on this 16-bit float go by way of float32, and conversions by way of integers."""
+        """Return whether operations on this 16-bit float convert it to float32, and conversions use integers."""
         return self.element is BF16 or (self.element is F16 and self.lacks_halves)
 
     @property
     def lacks_halves(self) -> bool:
-        """Whether the module's machine has no conversions of float16."""
+        """Return whether the machine has no instructions that convert float16."""
         return architecture(self.builder) in WITHOUT_HALVES
 
     def llvm_type(self, element: Element | None = None) -> ir.Type:
@@ -457,9 +457,9 @@ def _widened_half(x: Value) -> Value:
 
 
 def _to_half(x: Value) -> Value:
-    """Round float32 to float16, ties to even, by operations on integers.
+    """Round float32 to float16, ties to even, with integer operations.
 
-    The unit of 0.5 in float32 is that of subnormal float16s, so a sum with 0.5 rounds such a number.
+    Adding 0.5 to a small float32 leaves as many bits as a subnormal float16 has, so the addition rounds it.
     """
     bits = x.bitcast(I32)
     rest = bits & 0x7FFFFFFF

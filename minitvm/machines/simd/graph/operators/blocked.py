@@ -60,7 +60,8 @@ def conv2d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
     out_dtype: str = "", algorithm: Sequence[Any] = (), channels: int = 0, groups: int = 1,
 ) -> Any:  # fmt: skip
-    """Convolution of the first `channels` (0: all) of NCHW[x]c data. `algorithm` records why this algorithm was chosen.
+    """Return the convolution of the first `channels` (0: all) of NCHW[x]c data. `algorithm` records why this algorithm
+    was chosen.
 
     Each of the `groups` consists of whole blocks.
     """
@@ -75,8 +76,8 @@ def conv3d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1, 1), padding: Any = (0, 0, 0), dilation: Any = (1, 1, 1),
     out_dtype: str = "", algorithm: Sequence[Any] = (), channels: int = 0, groups: int = 1,
 ) -> Any:  # fmt: skip
-    """Convolution of the first `channels` (0: all) of NCDHW[x]c data. `algorithm` records why this algorithm was
-    chosen.
+    """Return the convolution of the first `channels` (0: all) of NCDHW[x]c data. `algorithm` records why this algorithm
+    was chosen.
 
     Each of the `groups` consists of whole blocks.
     """
@@ -97,7 +98,9 @@ def winograd_conv2d_nchwc(
     algorithm: Sequence[Any] = (),
     channels: int = 0,
 ) -> Any:
-    """3x3 convolution of stride 1 of NCHW[x]c data, with weights that were transformed for F(tile x tile, 3x3)."""
+    """Return the 3x3 convolution of stride 1 of NCHW[x]c data, with weights that were transformed for F(tile x tile,
+    3x3).
+    """
     return winograd.winograd_conv2d_nchwc(
         data, weight, tile=tile, padding=padding, dilation=dilation, algorithm=algorithm, channels=channels
     )
@@ -107,7 +110,7 @@ def winograd_conv2d_nchwc(
 def depthwise_conv2d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1), out_dtype: str = ""
 ) -> Any:
-    """Depthwise convolution on NCHW[x]c data."""
+    """Return the depthwise convolution of NCHW[x]c data."""
     return blocked.depthwise_conv2d_nchwc(
         data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype
     )
@@ -119,7 +122,9 @@ def depthwise_conv2d_rows(
     lanes: int = REQUIRED,  # type: ignore[assignment]
     tile: int = 1,
 ) -> Any:  # fmt: skip
-    """Depthwise convolution of plain NCHW data. Rows are vectors of `lanes`, and `tile` rows are computed together."""
+    """Return the depthwise convolution of plain NCHW data. Rows are vectors of `lanes`, and `tile` rows are computed
+    together.
+    """
     return window_rows.depthwise_conv2d_rows(
         data, weight, strides=strides, padding=padding, dilation=dilation, lanes=lanes, tile=tile
     )
@@ -132,7 +137,7 @@ def max_pool_rows(
     lanes: int = REQUIRED,  # type: ignore[assignment]
     tile: int = 1,
 ) -> Any:  # fmt: skip
-    """Maximum pool of plain data. Rows are vectors of `lanes`, and `tile` rows are computed together."""
+    """Return the maximum pool of plain data. Rows are vectors of `lanes`, and `tile` rows are computed together."""
     return window_rows.max_pool_rows(
         data, pool_size=pool_size, strides=strides, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
         lanes=lanes, tile=tile,
@@ -146,7 +151,7 @@ def avg_pool_rows(
     lanes: int = REQUIRED,  # type: ignore[assignment]
     tile: int = 1,
 ) -> Any:  # fmt: skip
-    """Mean pool of plain data. Rows are vectors of `lanes`, and `tile` rows are computed together."""
+    """Return the mean pool of plain data. Rows are vectors of `lanes`, and `tile` rows are computed together."""
     return window_rows.avg_pool_rows(
         data, pool_size=pool_size, strides=strides, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
         count_include_pad=count_include_pad, lanes=lanes, tile=tile,

@@ -16,7 +16,7 @@ def conv2d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
     algorithm: Sequence[Any] = (),
 ) -> Any:  # fmt: skip
-    """Convolution in float32 on words of NCHW[x]c channels, with weights packed as words."""
+    """Return the convolution in float32 on words of NCHW[x]c channels, with weights packed as words."""
     return brain_products.brain_conv2d_nchwc(
         data, weight, strides=strides, padding=padding, dilation=dilation, algorithm=algorithm
     )

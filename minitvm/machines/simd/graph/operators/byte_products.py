@@ -19,7 +19,7 @@ def conv2d_nchwc(
     data: Any, weight: Any, *, pad_value: int = 0, strides: Any = (1, 1), padding: Any = (0, 0),
     dilation: Any = (1, 1), algorithm: Sequence[Any] = (),
 ) -> Any:  # fmt: skip
-    """Convolution on words of NCHW[x]c bytes, with weights packed as words."""
+    """Return the convolution on words of NCHW[x]c bytes, with weights packed as words."""
     return byte_products.byte_conv2d_nchwc(
         data, weight, pad_value=pad_value, strides=strides, padding=padding, dilation=dilation, algorithm=algorithm
     )
@@ -29,8 +29,8 @@ def conv2d_nchwc(
 def depthwise_conv2d_nchwc(
     data: Any, weight: Any, *, zero_point: int = 0, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1)
 ) -> Any:
-    """Depthwise convolution in int32: each channel of NCHW[x]c bytes, minus the zero point, with its own filter of
-    bytes.
+    """Return the depthwise convolution in int32: each channel of NCHW[x]c bytes, minus the zero point, with its own
+    filter of bytes.
     """
     return byte_products.byte_depthwise_conv2d_nchwc(
         data, weight, zero_point=zero_point, strides=strides, padding=padding, dilation=dilation
