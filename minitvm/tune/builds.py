@@ -105,7 +105,7 @@ def in_turn(builds: Sequence[Build], target: Target, runner: Measuring) -> Measu
 
 
 def without_gains_of_some(own: Seconds, other: Seconds) -> Seconds:
-    """Return the seconds with which the groups of one build are compared: those of the other build.
+    """Return the seconds to compare the groups of one build with: usually the seconds of the other build.
 
     If the build as a whole is surely slower, its loss counts against all groups: no group may then count as faster.
     """

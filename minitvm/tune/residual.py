@@ -101,9 +101,9 @@ class Residual:
 def boldest(logs: Matrix, unknown: Matrix, count: int) -> list[int]:
     """Return the numbers of `count` candidates to measure.
 
-    Each choice takes the candidate with the lowest value BOLD standard deviations below its prediction, and then treats
-    it as measured; so of similar candidates only one is chosen. `logs` are logarithms of predicted times, and `unknown`
-    is their `uncertainty`. This follows the batches of Desautels, Krause and Burdick (JMLR 2014).
+    Each choice takes the candidate for which the prediction minus BOLD standard deviations is the lowest, and then
+    treats this candidate as measured; so of similar candidates only one is chosen. `logs` are logarithms of predicted
+    times, and `unknown` is their `uncertainty`. This follows the batches of Desautels, Krause and Burdick (JMLR 2014).
     """
     unknown, taken = unknown.copy(), list[int]()
     bounds = np.array(logs, np.float64)

@@ -176,7 +176,9 @@ def divide(a: Value, b: Value, f: Format) -> Value:
 
 
 def floor_divide(a: Value, b: Value, f: Format) -> Value:
-    """Return floor(a / b). If the quotient's error reaches beyond the nearest integers, the error is a whole number."""
+    """Return floor(a / b). Where the error of the quotient may cross an integer, the result's error is a whole
+    number.
+    """
     q = divide(a, b, f)
     return rounded_to_integral(q, np.floor, f)
 

@@ -35,7 +35,7 @@ def shuffle(e: x.Call, axes: Sequence[t.For], args: Sequence[Evaluate]) -> Evalu
             raise NeedsOrder(f"{e}: not all threads of a block")
 
         def flat(array: Any) -> np.ndarray:
-            """Return the values of the threads of each block in a row."""
+            """Return the values of each block's threads along one axis."""
             whole = np.broadcast_to(np.asarray(array), (*grid, 1))[..., 0]
             moved = np.moveaxis(whole, places, range(-len(places), 0))
             return moved.reshape(*moved.shape[: len(grid) - len(places)], total)

@@ -98,8 +98,8 @@ class Coverage:
         return [site for site, sides in self.multiples.items() if sides != BOTH]
 
     def open_sites(self, equality: bool) -> list[Any]:
-        """Return the comparisons and clips with a side that was not taken; with `equality`, also those never at
-        equality.
+        """Return the comparisons and clips with a side that was not taken; with `equality`, also those whose operands
+        were never equal.
         """
         missing = [site for site, sides in self.sides.items() if sides & BOTH not in (0, BOTH)]
         if equality:

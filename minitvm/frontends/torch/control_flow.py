@@ -66,7 +66,7 @@ def is_region(node: Any) -> bool:
 
 
 def convert(importer: TorchImporter, node: Any, arguments: Sequence[Any]) -> list[Operand]:
-    """Return the results of such a node. Raises `UnsupportedOperator` for features that a graph cannot express."""
+    """Return the results of a control-flow node."""
     return REGIONS[str(node.target)](RegionContext(importer, node, arguments))
 
 

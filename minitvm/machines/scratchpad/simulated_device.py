@@ -54,7 +54,7 @@ class SimulatedAccelerator:
         raise NotImplementedError
 
     def seconds(self, program: Any) -> float:
-        """Return how long the machine takes for a program, computed from its cycles."""
+        """Return the seconds that the machine needs for a program, computed from its cycles."""
         raise NotImplementedError
 
     @property

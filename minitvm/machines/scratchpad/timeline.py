@@ -40,7 +40,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A unit stands still in the cycles [start, end), before `instruction` (-1 if there are no more)."""
+    """A unit waits in the cycles [start, end), before `instruction` (-1 if there are no more)."""
 
     unit: str
     reason: str

@@ -279,8 +279,8 @@ def redrawn(case: Case, inputs: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _patterns(rng: np.random.Generator) -> Iterator[Callable[[int], Any]]:
-    """Yield functions that fill n elements: all alike, all but one alike, in runs, ascending with ties, with few
-    numbers.
+    """Yield functions that make n small numbers with a pattern, such as all equal, one different, or ascending with
+    ties.
     """
     for value in (0, 1, 3):
         yield partial(np.full, fill_value=value)

@@ -127,8 +127,8 @@ def _ends(dtype: x.DType, highest: bool) -> tuple[Any, Any]:
 
 
 def _patterned(ends: tuple[Any, Any], shape: tuple[int, ...], first: int, rng: np.random.Generator) -> np.ndarray:
-    """Return rows of the end alone, of the other value alone, with one different element first or last, and random
-    ones.
+    """Return rows with four patterns of the two values: the end alone, the other alone, one different element at an
+    end, random.
     """
     count, length = _rows(shape)
     other = np.zeros((count, length), np.bool_)

@@ -235,7 +235,9 @@ def _by_rank(value: np.ndarray, steps: Sequence[int]) -> np.ndarray:
 
 def starts(variables: Sequence[x.Var], marked: Mapping[x.Var, np.ndarray],
            rng: np.random.Generator) -> tuple[Rows, int]:  # fmt: skip
-    """Return points to start from: marked numbers in each variable, in all alike, and in one among ordinary ones."""
+    """Return points to start from, and their number: marked numbers in one variable, in all variables alike, and among
+    ordinary numbers.
+    """
     parts: list[Rows] = list(_starts(variables, marked, rng))
     rows = {v: np.concatenate([p[v] for p in parts]) for v in variables}
     return rows, sum(next(iter(p.values())).size for p in parts) if variables else 1

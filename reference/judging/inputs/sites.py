@@ -120,7 +120,7 @@ def _divided(e: Any, back: Preimages) -> Iterator[Site]:
 
 
 def _crossed(e: x.Expr, step: Fraction, back: Preimages) -> frozenset[Fraction]:
-    """Return multiples of `step` that an operand reaches for numbers that its parameter can hold."""
+    """Return the multiples of `step` that an operand is equal to for some value of its parameter."""
     term, one = back.at(e, 0), back.at(e, 1)
     if term is None or one is None:
         return frozenset()

@@ -1,7 +1,7 @@
 """Find the inputs that are words of two bfloat16 numbers; random integers there would be subnormal numbers.
 
-The search goes from the operands of `dot2_bf16` back to the parameters, through buffers, names and choices. A word that
-is computed from an integer (by a shift, a mask) does not come from a parameter of words.
+The search goes from the operands of `dot2_bf16` back to the parameters, through buffers, names and choices. If a word
+is computed from an integer (by a shift or a mask), the integer does not count as a word.
 """
 
 from __future__ import annotations

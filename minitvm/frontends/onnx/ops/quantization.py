@@ -141,7 +141,9 @@ class _Bytes:
 
     @staticmethod
     def of(x: Operand, zero: Operand | None, column: int) -> _Bytes | None:
-        """Return such bytes, or None if the zero points are computed or vary along other axes than `column`."""
+        """Return a matrix product's operand as bytes, or None if its zero points are computed or vary along axes other
+        than `column`.
+        """
         if x.data is None or not _is_bytes(x) or not x.data.size or (zero is not None and zero.data is None):
             return None
         point = np.zeros((), np.int32) if zero is None or zero.data is None else zero.data.astype(np.int32)

@@ -37,7 +37,7 @@ def expand(n: TorchNodeContext) -> Any:
 
 @converter("squeeze.dim", "squeeze.dims", "squeeze.default")
 def squeeze(n: TorchNodeContext) -> Any:
-    """Remove those axes of `dim`, or of all axes, that have one element; other axes stay."""
+    """Remove the axes of `dim` (or of all axes) that have one element; other axes stay."""
     x = n["self"]
     listed = n.attr("dim") if "dim" in n.values else tuple(range(x.ndim))
     axes = {a % x.ndim for a in ((listed,) if isinstance(listed, int) else listed)} if x.ndim else set()

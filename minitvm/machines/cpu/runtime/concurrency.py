@@ -85,7 +85,9 @@ _BYTES = ir.IntType(8).as_pointer()
 
 @_native("lock_acquire", types.void, types.int64)
 def lock_acquire(builder: ir.IRBuilder, lock: ir.Value) -> None:
-    """Sleep until another thread releases a lock of Python's C library; Python itself goes on"""
+    """Acquire a lock of Python's C library, and wait until it is free. Other threads of Python keep running
+    meanwhile.
+    """
     word = ir.IntType(32)
     function = declare(builder, "PyThread_acquire_lock", ir.FunctionType(word, [_BYTES, word]))
     builder.call(function, [builder.inttoptr(lock, _BYTES), ir.Constant(word, 1)])

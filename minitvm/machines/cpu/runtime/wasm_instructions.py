@@ -16,7 +16,7 @@ MULTIPLY_ADD = "llvm.wasm.relaxed.madd"  # the prefix of the intrinsic's name, w
 
 
 def _multiply_add(a: Value, b: Value, c: Value) -> Value:
-    """`a * b + c`, in vectors of 128 bits; the lanes of the last one may be unused."""
+    """Return `a * b + c`, computed in vectors of 128 bits; the last vector may have unused lanes."""
     lanes = 8 * _BYTES // a.element.bits
     vector = ir.VectorType(a.element.llvm, lanes)
     name = f"{MULTIPLY_ADD}.v{lanes}f{a.element.bits}"
@@ -40,14 +40,14 @@ def _picked(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, lanes: list[int]) -
 
 
 def _piece(builder: ir.IRBuilder, x: ir.Value, first: int, lanes: int) -> ir.Value:
-    """`lanes` lanes of `x` from `first` on; beyond its end they repeat the last one."""
+    """Return `lanes` lanes of `x`, beginning at `first`; beyond the end of `x`, the last lane is repeated."""
     if x.type.count == lanes:
         return x
     return _picked(builder, x, x, [min(lane, x.type.count - 1) for lane in range(first, first + lanes)])
 
 
 def _joined(builder: ir.IRBuilder, pieces: list[ir.Value], lanes: int) -> ir.Value:
-    """The first `lanes` lanes of all the pieces in a row."""
+    """Return the first `lanes` lanes of the concatenated pieces."""
     while len(pieces) > 1:
         if len(pieces) % 2:
             pieces = [*pieces, pieces[-1]]

@@ -1,4 +1,5 @@
-"""Shuffles in CUDA kernels: `warp_shuffle_down(mask, value, by, width)` and similar ones, for values of every dtype.
+"""Shuffles in CUDA kernels: `warp_shuffle_down(mask, value, by, width)` and similar functions, for values of every
+dtype.
 
 NVVM has `shfl.sync` for words of 32 bits. A longer value consists of two words, and a shorter one is the low end of a
 word.

@@ -16,8 +16,8 @@ from ....tir.transform.inject_software_pipeline import for_one_iteration
 
 
 def shrink_shared(func: PrimFunc) -> PrimFunc:
-    """Shrink each shared buffer to the part that an iteration of the innermost such loop uses. Runs on functions with
-    blocks.
+    """Shrink each shared buffer to the part that one iteration of a serial loop uses, for the innermost such loop. Runs
+    on functions with blocks.
 
     before:
         A: T.Buffer((32,), "float32")

@@ -57,7 +57,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionNest:
-    """A sum of products of elements, the stages behind it, and the extents of its axes in elements.
+    """A sum of products of elements, the stages after it, and the extents of its axes in elements.
 
     `image` and `filters` are the positions of the operands among the reads of the block. `pad` is the block that pads
     the image, or None.

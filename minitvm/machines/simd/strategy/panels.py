@@ -79,8 +79,8 @@ def contraction_cost(product: Product, plan: PanelPlan, pack: bool, itemsize: in
 
 
 def displaced(rows: int, nbytes: int, pitch: int, cache: Any) -> float:
-    """Return the share of a panel that has left a cache when it is read again. Its rows have `nbytes` bytes, `pitch`
-    apart.
+    """Return the share of a panel that has left a cache when it is read again. The panel has `rows` rows of `nbytes`
+    bytes, which begin `pitch` bytes apart.
 
     The address of a line modulo the size of a cache way decides where it is stored. If the pitch has a large common
     divisor with that size, rows begin at few places and evict each other. Nothing is lost while a panel fills at most

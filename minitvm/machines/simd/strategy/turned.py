@@ -25,7 +25,9 @@ _OPEN_SIDE = 8  # of a tile along an open axis: what is left of it is copied ele
 
 
 def turned_copy(sch: Schedule, name: str, target: Target) -> list[Any] | None:
-    """Schedule a block that is such a copy. Return the loops outside its tiles, or None for any other block."""
+    """Schedule a copy that reads along one axis and writes along another. Return the loops outside its tiles, or None
+    for any other block.
+    """
     handle = sch.get_block(name)
     block = sch.get(handle)
     assert isinstance(block, Block)

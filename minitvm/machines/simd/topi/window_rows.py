@@ -113,7 +113,7 @@ def _padded_rows(
     data: Tensor, out: Sequence[Dim], size: Sequence[int], strides: Sequence[int], before: Sequence[Dim],
     dilation: Sequence[int], fill: Expr, lanes: int, tile: int,
 ) -> Tensor:  # fmt: skip
-    """Return `data` with padding as far as windows reach. Its rows are whole vectors."""
+    """Return `data` with enough padding for all windows, and with rows that are whole vectors."""
     n, channels, *image = dims(data)
     windows = zip(_whole(out, lanes, tile), size, strides, dilation, strict=True)
     reached = [simple((count - 1) * s + d * (k - 1) + 1) for count, k, s, d in windows]

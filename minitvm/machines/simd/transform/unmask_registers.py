@@ -19,7 +19,7 @@ from ....tir.transform.promote_accumulators import Access, active_lanes
 
 
 def unmask_registers(func: PrimFunc) -> PrimFunc:
-    """Drop the masks of such buffers. Runs after `unroll`, when slots are constants.
+    """Remove the masks from accesses to accumulators. Runs after `unroll`, when slots are constants.
 
     before:
         n: T.int32

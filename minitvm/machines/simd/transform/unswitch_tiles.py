@@ -35,7 +35,7 @@ Key = frozenset[Any]  # what tells one edge from another: the terms outside of t
 
 
 def unswitch_tiles(func: PrimFunc) -> PrimFunc:
-    """Make the versions, at the outermost place where the size of a partial tile is known.
+    """Make versions of partial tiles, at the outermost place where the size of a partial tile is known.
 
     before:
         n: T.int32

@@ -1,5 +1,5 @@
-"""Products of bfloat16 on words of two, summed in float32. A layout pass rewrites products and convolutions to
-these.
+"""Products of bfloat16 tensors, stored as words of two bfloat16 and summed in float32. A layout pass rewrites products
+and convolutions to these operators.
 """
 
 from __future__ import annotations
