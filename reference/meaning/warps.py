@@ -5,9 +5,9 @@ makes a `Request`, and `resolve` answers the requests of complete groups. The sh
 Programming Guide ("Warp Shuffle Functions"): lane i of a section of `width` lanes gets the value of
 
     tvm_warp_shuffle       lane `by % width` of its section
-    tvm_warp_shuffle_down  lane i + by, its own where that is in another section
-    tvm_warp_shuffle_up    lane i - by, its own where that is in another section
-    tvm_warp_shuffle_xor   lane i ^ by, its own where that is in a later section
+    tvm_warp_shuffle_down  lane i + by, or its own value if that lane is in another section
+    tvm_warp_shuffle_up    lane i - by, or its own value if that lane is in another section
+    tvm_warp_shuffle_xor   lane i ^ by, or its own value if that lane is in a later section
 
 Behaviour that the guide leaves undefined is an error: a lane in the mask that never arrives, a lane that arrives but is
 not in the mask, and the value of a lane that does not take part.

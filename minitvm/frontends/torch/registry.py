@@ -50,7 +50,7 @@ def refuse(reason: str, *names: str) -> None:
 
 
 def find(target: str) -> Converter | None:
-    """Return the converter of an operator such as `aten.add.Tensor`, or None. It is a registered or a declared one."""
+    """Return the converter of an operator such as `aten.add.Tensor`, or None if there is none."""
     importlib.import_module(f"{__package__}.ops")
     name = target.removeprefix("aten.")
     operator = operators.named("aten", name)

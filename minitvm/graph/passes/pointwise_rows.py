@@ -92,7 +92,9 @@ class _Rows:
         return self.swapped(b, item, b.op(item.op, *operands, name=item.output.name, **attrs))
 
     def swapped(self, b: Rewriter, item: OpNode, result: Value) -> Value:
-        """Record the result of an operator in rows, and return it transposed back."""
+        """Remember that `result` holds an output with its rows and columns swapped; return the transpose of
+        `result`.
+        """
         self.rows[item.output] = result
         plain: Value = b.op("transpose", result, name=item.output.name, axes=_SWAPPED)
         return plain

@@ -257,7 +257,7 @@ def _most(n: NodeContext, limit: common.Operand | None, what: str = "the rows of
 
 @converter("OptionalHasElement", since=15)
 def optional_has_element(n: NodeContext) -> Any:
-    """A tensor that is present counts as an element; values of an optional type are refused."""
+    """Return True for a tensor, which counts as a present element; values of an optional type are refused."""
     return common.Operand.known(np.array(n.optional(0) is not None))
 
 

@@ -82,7 +82,7 @@ def dropout_old(n: NodeContext) -> Any:
 
 @converter("Dropout", since=12)
 def dropout(n: NodeContext) -> Any:
-    """At inference, nothing is dropped. A node in training mode must have the ratio 0."""
+    """Return the input: at inference, nothing is dropped. A node in training mode must have the ratio 0."""
     n.ignore("seed")
     training = n.optional(2)
     ratio = n.optional(1)

@@ -183,7 +183,7 @@ def expand_dims(n: NodeContext) -> Any:
 
 @converter("NhwcMaxPool", domain=DOMAIN)
 def nhwc_max_pool(n: NodeContext) -> Any:
-    """MaxPool of channels-last data."""
+    """Convert a MaxPool of channels-last data."""
     x = n[0]
     inner = (0, x.ndim - 1, *range(1, x.ndim - 1))
     pooled = n.converted_as("MaxPool", n.op("transpose", x, axes=inner))

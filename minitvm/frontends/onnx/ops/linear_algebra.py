@@ -15,7 +15,9 @@ LARGEST = 32  # rows of a matrix whose elimination is written out
 
 @converter("Det", since=11)
 def det(n: NodeContext) -> Any:
-    """Gaussian elimination with the largest pivot of each column, unrolled, for all matrices of a batch."""
+    """Return the determinants of a batch of matrices, by unrolled Gaussian elimination with the largest pivot of each
+    column.
+    """
     x = n[0]
     *leading, rows, columns = x.shape
     if rows != columns or not isinstance(rows, int) or rows > LARGEST:

@@ -140,7 +140,7 @@ def group_norm(n: NodeContext) -> Any:
 
 @converter("GroupNormalization", since=18)
 def group_norm_by_group(n: NodeContext) -> Any:
-    """Group normalisation of opset 18, which has one scale per group."""
+    """Convert the group normalisation of opset 18, which has one scale per group."""
     x, groups = n[0], n.attr("num_groups")
     channels = x.shape[1]
     if not isinstance(channels, int):

@@ -31,7 +31,9 @@ def rnn(n: NodeContext) -> Any:
 
 @converter("GRU", since=7)
 def gru(n: NodeContext) -> Any:
-    """With `linear_before_reset`, the reset comes after the product with the state, whose bias is then separate."""
+    """Convert a GRU. With `linear_before_reset`, the reset comes after the product with the state, whose bias is then
+    separate.
+    """
     late = bool(n.attr("linear_before_reset", 0))
     return _recurrent(
         n, "nn.gru", ("Sigmoid", "Tanh"), states=1, gates=3, apart=int(late), linear_before_reset=late

@@ -154,7 +154,9 @@ def transformed(n: NodeContext, total: Operand, post: str) -> Operand:
 
 @converter("TreeEnsemble", since=5, domain=ML)
 def tree_ensemble(n: NodeContext) -> Any:
-    """Inner nodes and leaves have separate attributes: a child is a leaf if nodes_trueleafs says so."""
+    """Convert an ensemble of trees whose leaves have separate attributes: a child is a leaf if nodes_trueleafs says
+    so.
+    """
     x = n[0]
     inner = len(n.attr("nodes_featureids"))
     ids, leaf_weights = n.attr("leaf_targetids"), np.asarray(n.attr("leaf_weights"))

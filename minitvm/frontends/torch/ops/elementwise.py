@@ -19,7 +19,7 @@ def same(n: TorchNodeContext) -> Any:
 
 @converter("dropout.default")
 def dropout(n: TorchNodeContext) -> Any:
-    """At inference, nothing is dropped."""
+    """Return the input: at inference, nothing is dropped."""
     if n.attr("train") and n.attr("p"):
         n.refuse("dropout in training is random\n  try:    module.eval() before the export")
     n.ignore("p")
@@ -127,7 +127,9 @@ def _clipped(n: TorchNodeContext, x: Operand, least: Any, most: Any) -> Any:
 
 @converter("rrelu_with_noise_functional.default")
 def rrelu(n: TorchNodeContext) -> Any:
-    """At inference, the slope is the mean of the bounds. The noise, which is the second result, is unchanged."""
+    """Apply a leaky ReLU: at inference, the slope is the mean of the bounds. The noise, which is the second result, is
+    unchanged.
+    """
     if n.attr("training"):
         n.refuse("it is random\n  try:    module.eval() before the export")
     x, noise = n["self"], n["noise"]

@@ -30,7 +30,7 @@ converter("_log_softmax.default", "log_softmax.int")(_softmax("nn.log_softmax"))
 @converter("_safe_softmax.default")
 @by_lines
 def safe_softmax(n: TorchNodeContext) -> Any:
-    """Softmax, but 0 in lines in which all elements are minus infinity, because they are masked entirely."""
+    """Return the softmax, but 0 in lines in which all elements are minus infinity, because they are masked entirely."""
     x, soft = n["self"], _softmax("nn.softmax")(n)
     visible = n.op("not_equal", x, n.of_dtype(-np.inf, x.dtype))
     some = n.op("any", visible, axis=(n.axis(),), keepdims=True)

@@ -36,8 +36,8 @@ def _register(aten: str, method: str, rank: int) -> None:
 
 
 def _resized(n: TorchNodeContext, method: str, rank: int, factors: Any) -> Any:
-    """Resize. Pixel i is at (i + 1/2) / scale - 1/2, at i / scale for `nearest`, or on the corners if these are
-    aligned.
+    """Resize by interpolation. Pixel i is at (i + 1/2) / scale - 1/2, at i / scale for `nearest`, or, if corners are
+    aligned, the corner pixels coincide.
     """
     x = n["input"] if "input" in n.values else n["self"]
     scales = None if factors is None else (1.0,) * (x.ndim - rank) + tuple(map(float, factors))
@@ -79,7 +79,9 @@ for _aten, (_method, _rank) in _SPATIAL.items():
 def _register_smooth(aten: str, reach: int) -> None:
     @converter(f"{aten}.vec", f"{aten}.default")
     def _(n: TorchNodeContext) -> Any:
-        """Each pixel is a mean of the old pixels that it covers: a product with a matrix along each axis."""
+        """Resize with antialiasing: each pixel is a weighted mean of the old pixels that it covers, by a matrix product
+        along each axis.
+        """
         x = n["input"] if "input" in n.declared else n["self"]
         n.ignore("output_size")
         factors = n.attr("scale_factors") if "scale_factors" in n.declared else (n.attr("scales_h"), n.attr("scales_w"))

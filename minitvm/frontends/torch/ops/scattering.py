@@ -120,7 +120,7 @@ def index_put(n: TorchNodeContext) -> Any:
 
 @converter("put.default")
 def put(n: TorchNodeContext) -> Any:
-    """Replace elements of the flattened tensor."""
+    """Replace the elements of the flattened tensor at these indices."""
     x = n["self"]
     flat, index, source = (n.reshape(y, (product(y.shape),)) for y in (x, n["index"], n["source"]))
     reduction = "add" if n.attr("accumulate") else "none"
@@ -130,7 +130,7 @@ def put(n: TorchNodeContext) -> Any:
 @converter("index_reduce.default")
 @by_lines
 def index_reduce(n: TorchNodeContext) -> Any:
-    """Whole entries of an axis onto others."""
+    """Reduce entries of `source` onto the entries of an axis at these indices."""
     source, axis = n["source"], n.axis()
     line = n.reshape(n["index"], tuple(d if a == axis else 1 for a, d in enumerate(source.shape)))
     n.values.update(index=n.op("broadcast_to", line, shape=source.shape), src=source)

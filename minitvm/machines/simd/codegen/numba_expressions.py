@@ -125,7 +125,9 @@ class NumbaExpressions(Emitter):
         return self.value(x)
 
     def index64(self, x: ex.Expr) -> str:
-        """Return an index as int64, for places where a literal would get a type by its own size."""
+        """Return the text of an index as int64; a literal is converted, because Numba would infer a type from its
+        value.
+        """
         return f"{self.use('i64')}({self.index(x)})" if isinstance(x, ex.IntImm) else self.index(x)
 
     # -- values: of exactly their dtype

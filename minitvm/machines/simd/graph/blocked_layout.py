@@ -172,7 +172,7 @@ class Blocking(Forms):
         return operator.is_map and self.elementwise(item)
 
     def elementwise(self, item: OpNode) -> bool:
-        """Rewrite an element-wise operator in the layout of its operands."""
+        """Rewrite an element-wise operator in the layout of its operands. Return whether it was done."""
         if len(item.outputs) != 1 or not any(v in self.blocked for v in item.inputs) or not self.block(item.output):
             return False
         inputs = [self.operand(v, item.output) for v in item.inputs]
@@ -211,7 +211,7 @@ class Blocking(Forms):
 
     def conv(self, item: OpNode) -> bool:
         """Rewrite a convolution with two or three spatial axes. Its groups must have whole blocks; only 2-d ones may be
-        depthwise.
+        depthwise. Return whether it was done.
         """
         if item.op == "nn.conv2d" and blocked_brain.conv2d(self, item):
             return True
@@ -236,7 +236,9 @@ class Blocking(Forms):
         return True
 
     def grouped(self, item: OpNode, in_block: int, out_block: int, attrs: dict[str, Any]) -> bool:
-        """Rewrite a convolution with groups. Groups that share a block are merged, with zeros between their weights."""
+        """Rewrite a convolution with groups. Groups that share a block are merged, with zeros between their weights.
+        Return whether it was done.
+        """
         data, weight = item.inputs
         alone = data not in self.blocked and not self.goes_into_blocks(item.output)
         what = replace(convolution_of(item), alone=alone)
@@ -360,7 +362,7 @@ class Blocking(Forms):
         return True
 
     def prelu(self, item: OpNode) -> bool:
-        """Rewrite a PReLU with one slope per channel as an element-wise selection."""
+        """Rewrite a PReLU with one slope per channel as an element-wise selection. Return whether it was done."""
         data, slope = item.inputs
         if data not in self.blocked or slope not in self.arrays or item.attrs["axis"] != 1 or not self.block(data):
             return False
@@ -373,13 +375,13 @@ class Blocking(Forms):
 
     def quantize(self, item: OpNode) -> bool:
         """Rewrite a quantisation on blocks if it has a single scale and zero point, because its axis then has no
-        effect.
+        effect. Return whether it was done.
         """
         return all(p.shape in ((), (1,)) for p in item.inputs[1:]) and self.of_data(item)
 
     def of_data(self, item: OpNode) -> bool:
-        """Rewrite an operator that maps its first input element by element, and whose other inputs have no axis of
-        it.
+        """Rewrite an operator that maps its first input element by element, and whose other inputs have no axis of it.
+        Return whether it was done.
         """
         data, *parameters = item.inputs
         if data not in self.blocked or not self.block(item.output):
@@ -389,7 +391,9 @@ class Blocking(Forms):
         return True
 
     def dense(self, item: OpNode) -> bool:
-        """Rewrite a product with a constant matrix: the columns are packed into panels as wide as a vector."""
+        """Rewrite a product with a constant matrix: the columns are packed into panels as wide as a vector. Return
+        whether it was done.
+        """
         if blocked_brain.dense(self, item):
             return True
         data, weight = item.inputs[:2]
@@ -417,7 +421,8 @@ class Blocking(Forms):
         return True
 
     def _rows_of_weights(self, item: OpNode, data: Value, weight: Value, turned: bool) -> bool:
-        """On GPUs, rewrite a product with few rows so that the weights are contiguous along the sum.
+        """On GPUs, rewrite a product with few rows so that the weights are contiguous along the sum. Return whether it
+        was done.
 
         The threads of a block compute each sum together and read neighbouring weights. With more rows, blocks fetch
         tiles of the matrices as they are.

@@ -32,7 +32,9 @@ def concatenate(blocking: Blocking, item: OpNode) -> bool:
 
 
 def strided_slice(blocking: Blocking, item: OpNode) -> bool:
-    """Rewrite a slice whose channels begin at a block boundary. Other axes may be sliced anywhere."""
+    """Rewrite a slice whose channels begin at a block boundary. Other axes may be sliced anywhere. Return whether it
+    was done.
+    """
     data, output, attrs = item.inputs[0], item.output, item.attrs
     begin, end, where = list(attrs["begin"]), list(attrs["end"]), attrs["axes"]
     axes = list(range(len(begin))) if where is None else [a % output.ndim for a in where]
@@ -54,7 +56,7 @@ def strided_slice(blocking: Blocking, item: OpNode) -> bool:
 
 
 def split(blocking: Blocking, item: OpNode) -> bool:
-    """Rewrite a split of the channels if every part begins at a block boundary."""
+    """Rewrite a split of the channels if every part begins at a block boundary. Return whether it was done."""
     data = item.inputs[0]
     if item.attrs["axis"] % data.ndim != 1 or data not in blocking.blocked:
         return False
@@ -108,7 +110,9 @@ def in_blocks(blocking: Blocking, item: OpNode, data: Value) -> bool:
 
 
 def interleave(blocking: Blocking, item: OpNode) -> bool:
-    """Interleave phases on blocks, or store the phases of each channel next to each other first."""
+    """Interleave phases on blocks, or store the phases of each channel next to each other first. Return whether it was
+    done.
+    """
     (phases,) = item.inputs
     strides, size = item.attrs["strides"], item.attrs["size"]
     if item.attrs["phases_last"]:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def pool2d(blocking: Blocking, item: OpNode) -> bool:
-    """Rewrite a pool on [N, C/x, H, W, x] as a pool over three dimensions whose window is 1 along the last one."""
+    """Rewrite a pool on [N, C/x, H, W, x] as a pool over three dimensions whose window is 1 along the last one. Return
+    whether it was done.
+    """
     data = item.inputs[0]
     if data not in blocking.blocked or not blocking.block(item.output) or item.attrs["layout"] != "NCHW":
         return plain_rows.pool(blocking, item)
@@ -44,8 +46,8 @@ def global_pool(blocking: Blocking, item: OpNode) -> bool:
 
 
 def channel_norm(blocking: Blocking, item: OpNode) -> bool:
-    """Rewrite a normalisation over channels, or over groups of them; in blocks, channels are numbered along two
-    axes.
+    """Rewrite a normalisation over channels, or over groups of them; in blocks, channels are numbered along two axes.
+    Return whether it was done.
     """
     data, *weights = item.inputs
     width = blocking.block(item.output)
@@ -60,7 +62,9 @@ def channel_norm(blocking: Blocking, item: OpNode) -> bool:
 
 
 def reduction(blocking: Blocking, item: OpNode) -> bool:
-    """Rewrite a reduction: over channels it reads blocks and has a plain result, over pixels it keeps the blocks."""
+    """Rewrite a reduction: over channels it reads blocks and has a plain result, over pixels it keeps the blocks.
+    Return whether it was done.
+    """
     data, output, rank = item.inputs[0], item.output, item.inputs[0].ndim
     width, axis = blocking.block(data), item.attrs["axis"]
     if data not in blocking.blocked or width is None or axis is None:

@@ -24,7 +24,9 @@ _NUMBERS = {"max": ("float32", "float64", "int32", "int64"), "avg": ("float32", 
 
 
 def depthwise(blocking: Blocking, item: OpNode) -> bool:
-    """Rewrite a depthwise convolution between plain values, if two changes of layout would cost more than they save."""
+    """Rewrite a depthwise convolution between plain values, if two changes of layout would cost more than they save.
+    Return whether it was done.
+    """
     data, weight = item.inputs
     if data.dtype != "float32" or blocking.goes_into_blocks(item.output):
         return False
@@ -44,7 +46,7 @@ def depthwise(blocking: Blocking, item: OpNode) -> bool:
 
 def pool(blocking: Blocking, item: OpNode) -> bool:
     """Rewrite a pool of plain values whose rows have several windows. GPUs keep it, because they use threads, not
-    vectors.
+    vectors. Return whether it was done.
     """
     data, attrs = item.inputs[0], dict(item.attrs)
     kind, rank = ("max" if item.op.startswith("nn.max") else "avg"), data.ndim - 2

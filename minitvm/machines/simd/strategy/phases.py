@@ -21,7 +21,7 @@ PHASED = 0.5  # cycles an element that is stored phase by phase takes
 
 
 def phase_elements(way: Roles) -> int | None:
-    """Return how many elements are stored phase by phase, or None if the operand's vectors have step 1."""
+    """Return the size of the vector operand if it must be stored by phases, or None if its vectors have step 1."""
     return volume(way.vectors.buffer.shape, LONG) if way.step > 1 else None
 
 

@@ -38,7 +38,7 @@ _TURNS = 4  # of a loop over several vectors of sums, which are enough to pay fo
 
 
 def normalizes(func: PrimFunc) -> bool:
-    """Return whether the rule supports this kind of normalisation."""
+    """Return whether a function is a normalisation along rows that this rule can schedule."""
     return normalized(func) is not None
 
 
