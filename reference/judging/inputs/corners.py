@@ -1,8 +1,9 @@
-"""Try bools and the ends of integers, a different one for each argument; a difference may need x = the least and y =
--1.
+"""Try bools and the ends of integer ranges, a different one for each argument: a program may be wrong only if x is the
+smallest integer and y is -1.
 
 Every argument holds the same value everywhere, so that the values meet whatever the indices are. A few arguments get
-all combinations. Many get those in which all agree, those in which one differs from the others, and some random ones.
+all combinations. Many arguments get the combinations in which all agree or one differs from the others, and random
+ones.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Writer:
 
     @property
     def integer(self) -> int:
-        """The number of int64 in ONNX."""
+        """ONNX's code for the dtype int64."""
         return self.number_of("int64")
 
     def number_of(self, dtype: str) -> int:

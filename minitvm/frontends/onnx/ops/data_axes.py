@@ -46,7 +46,7 @@ def spread(n: NodeContext, axes: Operand, values: Operand, rank: int, default: i
 
 
 def flag_of(n: NodeContext, flags: Operand, axis: int) -> Operand:
-    """Return the truth value [] of an axis."""
+    """Return the element of `flags` for an axis, as a scalar."""
     return n.reshape(n.part(flags, 0, axis, axis + 1), ())
 
 

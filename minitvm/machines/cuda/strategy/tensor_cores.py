@@ -58,8 +58,8 @@ OperandTiles = Sequence[tuple[BufferLoad, Sequence[Sequence[int]]]]  # each with
 
 
 def operand_tiles(product: MatrixProduct) -> OperandTiles:
-    """Return the operands with the axes of their tiles: rows by steps, and steps by columns (columns by steps if
-    transposed).
+    """Return the two operands, each with the two axes of its tiles: (rows, steps) and (steps, columns); (columns,
+    steps) if the second is transposed.
     """
     last = (product.columns, product.steps) if is_transposed(product) else (product.steps, product.columns)
     return [

@@ -99,7 +99,7 @@ def turned_phases(blocking: Blocking, item: OpNode, data: Value) -> bool:
 
 
 def in_blocks(blocking: Blocking, item: OpNode, data: Value) -> bool:
-    """Return whether phases that are computed from `data` are interleaved in blocks, because their neighbours are
+    """Return whether to interleave phases that are computed from `data` in blocked form: the values around them are
     blocked.
     """
     phases, result = item.inputs[0], item.output

@@ -117,9 +117,7 @@ def exp10(x: Value) -> Value:
 
 
 def _limited(x: Value, unit: float, form: FloatFormat) -> tuple[Value, Value]:
-    """Return x limited to the range between the powers (in units) that overflow and vanish, and a mask of those that
-    vanish.
-    """
+    """Return x, clamped to the powers that neither overflow nor underflow, and a mask of the lanes that underflow."""
     top = (form.bias + 2) * unit
     bottom = -(form.bias + form.mantissa + 2) * unit
     gone = x < bottom
