@@ -249,8 +249,8 @@ for title, steps in (("i j r, no tiles", ordered(*"ijr")), ("tiles of 4", tiled(
 #
 # ## The picture
 #
-# The picture shows the misses for each size of the cache as a curve. It begins at 100 misses, and the numbers on both
-# axes double from mark to mark.
+# The picture shows the misses for each size of the cache as a curve. The vertical axis begins at 100 misses, and the
+# numbers on both axes double from mark to mark.
 
 # %%
 stairs_of_misses = {

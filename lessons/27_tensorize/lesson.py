@@ -3,9 +3,9 @@
 #
 # A vector instruction does the same operation on many numbers, and compilers use such instructions automatically. Newer
 # instructions multiply whole matrices, and a compiler hardly ever finds a use for them by itself. So you state in a
-# schedule which loops an instruction should replace. The primitive for this statement is called `tensorize`. It needs a
-# description of the instruction, and it checks that the loops compute the same result as the instruction. Here is the
-# description of one instruction:
+# schedule which loops an instruction should replace. The primitive that replaces the loops is called `tensorize`. It
+# needs a description of the instruction, and it checks that the loops compute the same result as the instruction. Here
+# is the description of one instruction:
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons

@@ -1,6 +1,6 @@
 """Exercise 30: work for boards that may die.
 
-`jobs` maps each job to the tag that it needs. A job is a text. `farm` is a `lessons.farm.Farm`:
+`jobs` maps each job to the tag that it needs. A job is a string. `farm` is a `lessons.farm.Farm`:
 
     farm.tags               the tag of each board, by the board's name
     farm.idle()             the boards that are alive and have no job
