@@ -4,7 +4,7 @@ A loop annotated with `prefetch: d` reads consecutive vectors in consecutive ite
 convolution. Each iteration then also prefetches the data that will be read `d` iterations later.
 
 Processors detect such streams themselves, but they start again at the end of each page, and do not prefetch far enough
-ahead if weights come from memory. After Mowry, Lam and Gupta, "Design and evaluation of a compiler algorithm for
+ahead if weights come from memory. This follows Mowry, Lam and Gupta, "Design and evaluation of a compiler algorithm for
 prefetching" (ASPLOS 1992); here the schedule chooses the distance.
 """
 

@@ -6,7 +6,7 @@ f is element-wise: a scale, a mask, or a bias. Three separate functions would wr
 twice. One function computes them for a few queries at a time, and they stay in the cache
 (`machines.simd.strategy.attention`). All queries read the same keys, so the keys are packed into panels, in the order
 in which they are read. Sums and roundings are the same as those of the three functions. An unknown length counts as a
-long one. After Dao, Fu, Ermon, Rudra and Re, "FlashAttention" (2022), but with whole rows of scores.
+long one. This follows "FlashAttention" by Dao, Fu, Ermon, Rudra and Re (2022), but with whole rows of scores.
 """
 
 from __future__ import annotations

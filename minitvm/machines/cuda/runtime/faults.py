@@ -1,6 +1,4 @@
-"""Errors of the CUDA simulator for wrong accesses, and the facts about a kernel's parameters with which it finds
-them.
-"""
+"""Errors of the CUDA simulator for wrong accesses, and the sizes of parameters that it needs to detect them."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ The axes of each kind are joined: into rows, columns, and outside axes, which co
 sum are joined into steps. So a convolution is the product of implicit GEMM, and blocks fetch its tiles
 (`fetched_tiles`).
 
-Rows of the tiles are 16 bytes longer than necessary, so that `ldmatrix` reads them from different banks. After CUTLASS
-("Efficient GEMM in CUDA", "Implicit GEMM Convolution") and TVM's schedules with tensor intrinsics (TensorIR, ASPLOS
-2023).
+Rows of the tiles are 16 bytes longer than necessary, so that `ldmatrix` reads them from different banks. This follows
+CUTLASS ("Efficient GEMM in CUDA", "Implicit GEMM Convolution") and TVM's schedules with tensor intrinsics (TensorIR,
+ASPLOS 2023).
 
 If tiles do not divide the extents, operands are padded with zeros when they are copied to shared storage. Results are
 padded in shared storage, too, and those outside the product are not stored.

@@ -9,7 +9,7 @@
 Operands are multiplied directly from shared storage, without loading fragments. A tile is stored in lines of 128 bytes,
 whose pieces of 16 bytes are swizzled (`machines.cuda.swizzle_shared`), so that simultaneous writes by threads, and
 simultaneous reads by tensor cores, go to different banks. Products are recognised and converted to matrices as for
-warps (`tensor_cores`). This needs the architecture sm_90a. After CUTLASS (MainloopSm90CpAsync).
+warps (`tensor_cores`). This needs the architecture sm_90a. The schedule follows CUTLASS (MainloopSm90CpAsync).
 """
 
 from __future__ import annotations

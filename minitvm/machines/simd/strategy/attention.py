@@ -8,8 +8,8 @@
 The scores of a block stay in the L2 cache, together with the keys and values of a head; all scores at once would be
 written to memory and read back, twice. Each product is a micro-kernel of `panels`. Keys are already stored in panels
 (`machines.cpu.attention`). If the number of queries is unknown, a task is a head, and its blocks store their scores in
-the same memory (`reuse_workspaces`). After Dao, Fu, Ermon, Rudra and Re, "FlashAttention" (2022); whole rows of scores
-need no rescaling.
+the same memory (`reuse_workspaces`). This follows "FlashAttention" by Dao, Fu, Ermon, Rudra and Re (2022), but with
+whole rows of scores, which need no rescaling.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
         for blocks: acc[rows, vectors] += (sums of bytes) * scales      # vectors along the columns
 
 With one row, the time is that of reading the weights from memory. With several rows, the 4-bit values in a vector of
-words are unpacked once for all rows. After the decode kernels of llama.cpp.
+words are unpacked once for all rows. This follows the decode kernels of llama.cpp.
 """
 
 from __future__ import annotations

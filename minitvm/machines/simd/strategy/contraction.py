@@ -50,8 +50,8 @@ def _reduction(func: PrimFunc) -> Block | None:
 
 @rule("cpu", has_contraction)
 def contraction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Yield tiles of `rows` by `vectors` along the axes named `row` and `column`. A task computes `task_rows` rows of
-    the result.
+    """Yield schedules with tiles of `rows` by `vectors` along the axes named `row` and `column`. A task computes
+    `task_rows` rows of the result.
 
     With `pack`, a task first copies the panel that its rows read. With `phases`, the operand with the rows is stored
     phase by phase. If there are no rows, `row` is `column`.

@@ -22,8 +22,8 @@ def streamed(nbytes: float, cpu: CPU) -> float:
 
 
 def stall_rate(cpu: CPU) -> float:
-    """Return bytes per cycle: a micro-kernel waits as long as if memory delivered its data at this rate, without
-    overlap.
+    """Return a rate in bytes per cycle: a micro-kernel waits for memory for as many cycles as its bytes divided by this
+    rate.
     """
     return _HELD_UP * float(cpu.memory_rate)
 

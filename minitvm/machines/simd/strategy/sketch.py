@@ -8,7 +8,7 @@
             for <tile>: acc[tile] = op(acc[tile], ..)   # unrolled; vectors of `lanes` along `vector`
         result[tile] = epilogue(acc[tile])
 
-After the multi-level tiling sketches of Ansor (Zheng et al., OSDI 2020). Nothing here depends on the operation:
+This follows the multi-level tiling sketches of Ansor (Zheng et al., OSDI 2020). Nothing here depends on the operation:
 sketches tune operators for which there is no specific rule. The cost of a tile follows from the accesses
 (`sketch_costs`).
 """

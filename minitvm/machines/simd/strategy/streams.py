@@ -1,4 +1,4 @@
-"""The facts about a block that streams through memory on which its cost depends."""
+"""Collect the facts about each block that determine the cost of streaming it through memory."""
 
 from __future__ import annotations
 

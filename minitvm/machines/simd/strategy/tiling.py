@@ -1,8 +1,8 @@
 """Choose the sizes of register tiles and cache blocks by formulas.
 
-After Low et al., "Analytical modeling is enough for high-performance BLIS" (2016). A register tile of `rows` x
-`vectors` accumulators needs rows * vectors >= latency * ports to keep the multiply-add units busy. A step loads
-`vectors` vectors of B and broadcasts `rows` elements of A; this must not take longer than its rows * vectors
+The formulas follow Low et al., "Analytical modeling is enough for high-performance BLIS" (2016). A register tile of
+`rows` x `vectors` accumulators needs rows * vectors >= latency * ports to keep the multiply-add units busy. A step
+loads `vectors` vectors of B and broadcasts `rows` elements of A; this must not take longer than its rows * vectors
 multiply-adds.
 """
 

@@ -2,7 +2,7 @@
 padding.
 
 A convolution reads a copy of its image with zeros around it. If a kernel tap reads only zeros for all results that are
-computed together, its products add nothing. With a large dilation that is true of most taps.
+computed together, its products add nothing. With a large dilation, this holds for most taps.
 
 The bounds cover everything that runs in one iteration of the loop, such as a tile. Skipped terms are products of zeros
 with weights, which are zero if the weights are finite.
@@ -25,8 +25,8 @@ from ....tir.transform import affine
 
 @dataclass(slots=True)
 class _Image:
-    """A buffer with zeros outside a box: along each dimension, all elements before `first` and from `behind` on are
-    zero.
+    """A buffer with zeros outside a box: along each dimension, the elements before index `first` and from index
+    `behind` on are zero.
     """
 
     first: dict[int, affine.Affine] = field(default_factory=dict)

@@ -18,8 +18,8 @@ from ....tir.transform.vectorize import MAX_LANES
 
 
 def strided_stores(func: PrimFunc) -> PrimFunc:
-    """Combine stores to every s-th element that occur in a straight run with s - 1 others between. Buffers must be
-    flat.
+    """Combine stores to every s-th element if the s stores that fill each other's gaps follow each other. Buffers must
+    be flat.
 
     before:
         A: T.Buffer((8,), "float32")
