@@ -84,7 +84,9 @@ def poison(size: int, dtype: x.DType, domain: Domain | None = None) -> np.ndarra
 
 def allocate(name: str, shape: tuple[int, ...], dtype: x.DType, scope: str, shadow: bool,
              domain: Domain | None = None) -> View:  # fmt: skip
-    """Return new, uninitialised, dense storage; a dtype with lanes uses as many elements."""
+    """Return new, uninitialised, dense storage with one element per index of `shape`; the lanes of a dtype are
+    ignored.
+    """
     if any(n < 0 for n in shape):
         raise ExecutionError(f"{name} is allocated with a negative size: {shape}")
     size = int(np.prod(shape, dtype=np.int64)) if shape else 1

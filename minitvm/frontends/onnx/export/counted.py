@@ -82,7 +82,7 @@ def _suppression(writer: Writer, node: OpNode) -> None:
 
 
 def _bind_size(writer: Writer, node: OpNode) -> None:
-    """Write the number of results itself. ONNX cannot express that it is at most its bound."""
+    """Write the count as an Identity. ONNX cannot express the upper bound of a size."""
     count, output = node.inputs[0], node.output.name
     writer.node("Identity", [count.name], [output])
     writer.node("Reshape", [output, writer.weight(f"{output}_vector", [1])], [f"{output}_size"])

@@ -106,7 +106,7 @@ def number_of(n: NodeContext, axes: Operand, what: str) -> int:
 
 
 def all_or_none(n: NodeContext, axes: Operand, flags: Operand, rank: int) -> Operand:
-    """Return the truth values of a list in which an empty list means all axes."""
+    """Return the flags of an axis list, or all True if the list is empty, because then it means all axes."""
     empty = n.op("equal", n.number(axes.shape[0]), 0)
     every: Operand = n.op("logical_or", flags, n.op("broadcast_to", empty, shape=(rank,)))
     return every

@@ -77,7 +77,7 @@ def _exp_minus_one(r: Value, low: Value | None = None) -> Value:
 
 
 def _scaled(p: Value, n: Value, form: FloatFormat) -> Value:
-    """Return p 2^n, where the low bits of `n` have twice the bias added."""
+    """Return p * 2^n; the caller has already added twice the exponent bias to the low bits of `n`."""
     # In two factors, for n runs further than one exponent field reaches. Half of n and twice the bias is half of n and
     # the bias; what else is in the bits leaves them by the shift.
     half = n >> 1
