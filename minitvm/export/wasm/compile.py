@@ -1,4 +1,4 @@
-"""An executable as one WebAssembly module, by LLVM alone: no linker, no C library."""
+"""An executable as a WebAssembly module, by LLVM alone: no linker, no C library."""
 
 from __future__ import annotations
 
@@ -31,58 +31,62 @@ _GUARD_BYTES = 4096  # for what LLVM puts on the stack besides the arrays in the
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A WebAssembly module: its bytes, and the sizes of its data and its stack in bytes.
-
-    The data begins at address 0. `description` is for JavaScript, as JSON.
-    """
+    """A WebAssembly module: its bytes, and the sizes in bytes of its data, which begin at address 0, and its stack."""
 
     code: bytes
     data_bytes: int
     stack_bytes: int
-    description: dict[str, Any]
 
 
 @functools.cache
-def _machine() -> llvm.TargetMachine:
+def _machine(relaxed: bool) -> llvm.TargetMachine:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
+    features = _FEATURES if relaxed else _FEATURES.replace("+relaxed-simd", "-relaxed-simd")
     target = llvm.Target.from_triple(_ISA.triple)
-    return target.create_target_machine(cpu=_ISA.cpu, features=_FEATURES, opt=3, reloc="static", codemodel="default")
+    return target.create_target_machine(cpu=_ISA.cpu, features=features, opt=3, reloc="static", codemodel="default")
 
 
-def compile_module(executable: exe.Executable, progress: Callable[[int, int, str], None] | None = None) -> Module:
-    """Compile the kernels and steps of an executable.
+def compile_modules(
+    executable: exe.Executable, kinds: Sequence[bool], progress: Callable[[int, int, str], None] | None = None
+) -> tuple[list[Module], dict[str, Any]]:
+    """Compile the kernels and steps of an executable: a module for each of `kinds`, with relaxed SIMD or without it.
 
-    `progress(done, total, name)` is called after each kernel. Raises `Unsupported` for an executable with steps or
-    kernels of other machines.
+    The second result describes the functions of the modules for JavaScript, as JSON. `progress(done, total, name)` is
+    called after each kernel. Raises `Unsupported` for an executable with steps or kernels of other machines.
     """
-    machine = _ISA.triple, str(_machine().target_data)
+    machine = _ISA.triple, str(_machine(True).target_data)
     numbers: dict[tuple[str, str], int] = {}
     for kernel in executable.kernels:
         numbers.setdefault((kernel.source, kernel.entry), len(numbers))
     symbols = {job: f"kernel{number}_{job[1]}" for job, number in numbers.items()}
     program = Program(executable, [symbols[k.source, k.entry] for k in executable.kernels], *machine)
-    whole = _optimised(str(program.module))
+    drafts = [(relaxed, _optimised(str(program.module), relaxed)) for relaxed in kinds]
     for done, ((source, entry), symbol) in enumerate(symbols.items()):
-        whole.link_in(_optimised(kernel_text(source, entry, symbol, machine)))
+        for relaxed, draft in drafts:
+            draft.link_in(_optimised(kernel_text(source, entry, symbol, machine, fuses=relaxed), relaxed))
         if progress is not None:
             progress(done + 1, len(symbols), entry)
-    _hide_all_but(whole, EXPORTS)
-    compiled = read_object(_machine().emit_object(whole))
-    _require_known(compiled.imports)
-    return Module(compiled.module(EXPORTS), compiled.data_end, _stack_bytes(str(whole)), program.description())
+    return [_module(draft, relaxed) for relaxed, draft in drafts], program.description()
 
 
-def _optimised(text: str) -> llvm.ModuleRef:
+def _optimised(text: str, relaxed: bool) -> llvm.ModuleRef:
     module = llvm.parse_assembly(text)
     module.verify()
     is_long = len(text) > _LONG
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_unrolling = options.slp_vectorization = not is_long
     options.loop_vectorization = True
-    builder = llvm.create_pass_builder(_machine(), options)
+    builder = llvm.create_pass_builder(_machine(relaxed), options)
     builder.getModulePassManager().run(module, builder)
     return module
+
+
+def _module(draft: llvm.ModuleRef, relaxed: bool) -> Module:
+    _hide_all_but(draft, EXPORTS)
+    compiled = read_object(_machine(relaxed).emit_object(draft))
+    _require_known(compiled.imports)
+    return Module(compiled.module(EXPORTS), compiled.data_end, _stack_bytes(str(draft)))
 
 
 def _hide_all_but(module: llvm.ModuleRef, names: Sequence[str]) -> None:

@@ -15,29 +15,37 @@ if TYPE_CHECKING:
 
     from .compile import Module
 
-CODE, WEIGHTS, SCRIPT, PAGE = "net.wasm", "net.weights.bin", "net.js", "index.html"
+CODE = {True: "net.wasm", False: "net.plain.wasm"}  # with relaxed SIMD, and without it
+WEIGHTS, SCRIPT, PAGE = "net.weights.bin", "net.js", "index.html"
 _ALIGNMENT = 64  # bytes
 _PLACEHOLDER = "const NET = {};"
 
 
 def export(
-    executable: Executable, folder: str | PathLike[str], progress: Callable[[int, int, str], None] | None = None
+    executable: Executable,
+    folder: str | PathLike[str],
+    progress: Callable[[int, int, str], None] | None = None,
+    *,
+    fallback: bool = True,
 ) -> dict[str, int]:
-    """Write `executable` as a folder of four files; the folder is created. Returns the sizes of the files in bytes.
+    """Write `executable` as a folder of files; the folder is created. Returns the sizes of the files in bytes.
+
+    With `fallback`, there is also a module for engines without relaxed SIMD. It takes a second compilation.
 
     Lower the executable for `TARGET`, which has vectors of 128 bits. The same executable gives the same files.
     `progress(done, total, name)` is called after each kernel. Raises `Unsupported` for an executable that calls
     engines, or kernels of other machines, and `InputError` if the folder cannot be created.
     """
-    from .compile import compile_module
+    from .compile import compile_modules
 
-    module = compile_module(executable, progress)
+    kinds = [True, False] if fallback else [True]
+    modules, description = compile_modules(executable, kinds, progress)
     offsets, weights = _packed(executable.constants)
     here = Path(__file__).parent
     files = {
-        CODE: module.code,
+        **{CODE[relaxed]: module.code for relaxed, module in zip(kinds, modules, strict=True)},
         WEIGHTS: weights,
-        SCRIPT: _script((here / SCRIPT).read_text(), module, offsets).encode(),
+        SCRIPT: _script((here / SCRIPT).read_text(), modules, description, offsets).encode(),
         PAGE: (here / PAGE).read_bytes(),
     }
     place = Path(folder)
@@ -60,15 +68,18 @@ def _packed(constants: Sequence[Constant]) -> tuple[list[tuple[int, int]], bytes
     return places, bytes(data)
 
 
-def _script(template: str, module: Module, offsets: Sequence[tuple[int, int]]) -> str:
+def _script(
+    template: str, modules: Sequence[Module], description: dict[str, Any], offsets: Sequence[tuple[int, int]]
+) -> str:
     """The text of net.js, with the description of this network."""
-    net: dict[str, Any] = {
-        **module.description,
+    net = {
+        **description,
         "constants": offsets,
-        "code": CODE,
         "weights": WEIGHTS,
-        "dataBytes": module.data_bytes,
-        "stackBytes": module.stack_bytes,
+        "modules": [
+            {"code": name, "dataBytes": module.data_bytes, "stackBytes": module.stack_bytes}
+            for name, module in zip(CODE.values(), modules, strict=False)
+        ],
     }
     # JSON is JavaScript, with any character in a string.
     return template.replace(_PLACEHOLDER, f"const NET = {json.dumps(net, indent=1)};")

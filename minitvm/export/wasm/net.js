@@ -1,4 +1,5 @@
-// Runs a network that minitvm compiled to WebAssembly. The files net.wasm and net.weights.bin belong to it.
+// Runs a network that minitvm compiled to WebAssembly. The files net.wasm and net.weights.bin belong to it, and
+// net.plain.wasm, for engines without relaxed SIMD.
 //
 //     import { load } from "./net.js";
 //     const net = await load();                              // or load(url of the folder, { progress })
@@ -34,6 +35,9 @@ export class NetError extends Error {
 const aligned = (bytes, to = ALIGNMENT) => Math.ceil(bytes / to) * to;
 const product = (shape) => shape.reduce((a, b) => a * b, 1);
 const shapeText = (shape) => `(${shape.map((dim) => dim ?? "?").join(", ")}${shape.length === 1 ? "," : ""})`;
+// A module with one instruction of relaxed SIMD (GoogleChromeLabs/wasm-feature-detect).
+const RELAXED = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253,
+  15, 65, 2, 253, 15, 253, 128, 2, 11);
 const isNode = typeof process !== "undefined" && Boolean(process.versions?.node);
 
 async function response(url) {
@@ -66,14 +70,17 @@ async function stream(url, target, progress) {
 
 /**
  * Load the network. `url` is the folder of its files, by default that of this file. `progress(received, total)` is
- * called while the weights arrive, with numbers of bytes.
+ * called while the weights arrive, with numbers of bytes. `relaxed` is whether to use relaxed SIMD, by default if the
+ * engine has it.
  * @param {string | URL} [url]
- * @param {{ progress?: (received: number, total: number) => void }} [options]
+ * @param {{ progress?: (received: number, total: number) => void, relaxed?: boolean }} [options]
  */
-export async function load(url = new URL("./", import.meta.url), { progress } = {}) {
+export async function load(url = new URL("./", import.meta.url), { progress, relaxed = WebAssembly.validate(RELAXED) } = {}) {
+  const module = NET.modules[relaxed ? 0 : 1];
+  if (module === undefined) throw new NetError("there is no code for engines without relaxed SIMD");
   const folder = new URL(url, typeof location === "undefined" ? import.meta.url : location.href);
-  const code = await (await response(new URL(NET.code, folder))).arrayBuffer();
-  const net = await Net.create(code);
+  const code = await (await response(new URL(module.code, folder))).arrayBuffer();
+  const net = await Net.create(code, module);
   if (net.weights.length) await stream(new URL(NET.weights, folder), net.weights, progress);
   return net;
 }
@@ -87,7 +94,7 @@ class Net {
   #memory; #exports; #end; #places; #sizes; #figures; #plans = new Map();
 
   /** Compile and instantiate the module, and lay out the memory that does not depend on sizes. */
-  static async create(code) {
+  static async create(code, { code: file, dataBytes, stackBytes }) {
     const net = new Net();
     const counts = NET.inputs.length + NET.outputs.length + NET.states.length;
     const words = {
@@ -95,8 +102,8 @@ class Net {
       sizes: NET.sizes.length,
       figures: FIRST_FIGURE + NET.figures,
     };
-    const stack = aligned(NET.dataBytes);
-    let end = aligned(stack + NET.stackBytes);
+    const stack = aligned(dataBytes);
+    let end = aligned(stack + stackBytes);
     const top = end;
     const starts = {};
     for (const name of ["places", "sizes", "figures"]) {
@@ -123,7 +130,7 @@ class Net {
     try {
       module = await WebAssembly.compile(code);
     } catch (error) {
-      throw new NetError(`this engine does not compile ${NET.code}: ${error.message}\n  try: an engine with relaxed SIMD`);
+      throw new NetError(`this engine does not compile ${file}: ${error.message}`);
     }
     net.#exports = (await WebAssembly.instantiate(module, imports)).exports;
     net.#end = end;

@@ -5,12 +5,13 @@ import { pathToFileURL } from "node:url";
 const nets = new Map();
 const bytes = (data) => Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString("base64");
 
-async function net(folder) {
-  if (!nets.has(folder)) {
+async function net(folder, relaxed) {
+  const key = `${folder} ${relaxed}`;
+  if (!nets.has(key)) {
     const { load } = await import(pathToFileURL(`${folder}/net.js`));
-    nets.set(folder, await load());
+    nets.set(key, await load(undefined, { relaxed }));
   }
-  return nets.get(folder);
+  return nets.get(key);
 }
 
 function value({ kind, base64, shape, number }) {
@@ -20,15 +21,15 @@ function value({ kind, base64, shape, number }) {
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const { folder, inputs, drop } = JSON.parse(line);
+  const { folder, inputs, drop, relaxed } = JSON.parse(line);
   let answer;
   try {
     const values = Object.fromEntries(Object.entries(inputs).map(([name, item]) => [name, value(item)]));
-    const outputs = (await net(folder)).run(values);
+    const outputs = (await net(folder, relaxed)).run(values);
     answer = { outputs: Object.entries(outputs).map(([name, { data, shape }]) => ({ name, shape, base64: bytes(data) })) };
   } catch (error) {
     answer = { error: error.message, kind: error.name };
   }
-  if (drop) nets.delete(folder);
+  if (drop) nets.delete(`${folder} ${relaxed}`);
   process.stdout.write(`${JSON.stringify(answer)}\n`);
 }

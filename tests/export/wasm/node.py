@@ -58,12 +58,15 @@ class Node:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def run(self, folder: Path, inputs: dict[str, Any], dtypes: list[Any], drop: bool = False) -> list[np.ndarray]:
+    def run(
+        self, folder: Path, inputs: dict[str, Any], dtypes: list[Any], drop: bool = False, relaxed: bool = True
+    ) -> list[np.ndarray]:
         """Run the network of a folder. `dtypes` are those of the outputs. Raises `NodeError` for an error there.
 
         Without `drop`, the network stays loaded.
         """
-        request = {"folder": str(folder), "drop": drop, "inputs": {name: _sent(x) for name, x in inputs.items()}}
+        request = {"folder": str(folder), "drop": drop, "relaxed": relaxed}
+        request["inputs"] = {name: _sent(x) for name, x in inputs.items()}
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -101,11 +104,11 @@ class Exported:
         executable: Executable = minitvm.lower(model, target=TARGET, stop_at="executable", **options)
         return executable
 
-    def write(self, executable: Executable) -> Path:
+    def write(self, executable: Executable, fallback: bool = False) -> Path:
         """Export to a new folder."""
         self.count += 1
         place = self.folder / str(self.count)
-        export(executable, place)
+        export(executable, place, fallback=fallback)
         self.make_module(place)
         return place
 

@@ -204,14 +204,18 @@ def _translated_module(
 
 
 @global_compiler_lock
-def kernel_text(source: str, entry: str, symbol: str, machine: tuple[str, str]) -> str:
+def kernel_text(source: str, entry: str, symbol: str, machine: tuple[str, str], fuses: bool = True) -> str:
     """Return a kernel as the text of an LLVM module for another machine, whose triple and data layout you give.
 
     The module defines the C function `symbol` and contains no optimised code. Its architecture is in the triple: it
-    has no instruction of this machine.
+    has no instruction of this machine. `fuses` says whether the machine has fused multiply-adds.
     """
     library = _ObjectLibrary(cpu_target.target_context.codegen(), symbol)
-    return str(_translated_module(library, source, entry, symbol, machine))
+    mark = FUSES.set(fuses)
+    try:
+        return str(_translated_module(library, source, entry, symbol, machine))
+    finally:
+        FUSES.reset(mark)
 
 
 @global_compiler_lock

@@ -1,25 +1,51 @@
-"""Instructions of WebAssembly for operations that LLVM would otherwise turn into calls of the C library.
+"""Multiply-adds with one rounding in WebAssembly, for which LLVM would otherwise call the C library.
 
-WebAssembly multiplies and adds with one rounding only in vectors (`relaxed_madd`), so a scalar uses lane 0 of one. The
-engine may also round twice, where its machine has no such instruction.
+Relaxed SIMD has them for vectors of 128 bits (`relaxed_madd`), so a scalar uses lane 0 of one. The engine may also
+round twice, where its machine has no such instruction. For engines without relaxed SIMD they are computed from the
+errors of a product and of a sum.
 """
 
 from __future__ import annotations
 
 from llvmlite import ir
 
-from ...simd.vectors.lanes import I32, INTRINSICS, WITHOUT_HALVES, Value, declare
+from ...simd.vectors.float_formats import FUSES
+from ...simd.vectors.lanes import F32, F64, I32, INTRINSICS, WITHOUT_HALVES, Value, declare
 
 ARCHITECTURE = "wasm32"
 _BYTES = 16  # of a vector
-MULTIPLY_ADD = "llvm.wasm.relaxed.madd"  # the prefix of the intrinsic's name, which ends with the type
+_SPLITTER = 2.0**27 + 1  # a multiple of a float64 from which its upper 26 bits follow
 
 
 def _multiply_add(a: Value, b: Value, c: Value) -> Value:
+    """Return `a * b + c`, rounded once."""
+    if FUSES.get():
+        return _relaxed(a, b, c)
+    return _by_errors(*(x.cast(F64) for x in (a, b, c))).cast(F32) if a.element is F32 else _by_errors(a, b, c)
+
+
+def _by_errors(a: Value, b: Value, c: Value) -> Value:
+    """Return `a * b + c` in float64, from the errors of the product (Dekker 1971) and the sum (Knuth, TAOCP 4.2.2).
+
+    product + product_error = a * b and total + total_error = product + c are exact. If an error is not a number,
+    because a value is infinite, the total is the result.
+    """
+    product = a * b
+    total = product + c
+    a_high, b_high = (x * _SPLITTER - (x * _SPLITTER - x) for x in (a, b))
+    a_low, b_low = a - a_high, b - b_high
+    product_error = a_high * b_high - product + a_high * b_low + a_low * b_high + a_low * b_low
+    c_rounded = total - product
+    total_error = (product - (total - c_rounded)) + (c - c_rounded)
+    error = total_error + product_error
+    return error.is_nan().select(total, total + error)
+
+
+def _relaxed(a: Value, b: Value, c: Value) -> Value:
     """Return `a * b + c`, computed in vectors of 128 bits; the last vector may have unused lanes."""
     lanes = 8 * _BYTES // a.element.bits
     vector = ir.VectorType(a.element.llvm, lanes)
-    name = f"{MULTIPLY_ADD}.v{lanes}f{a.element.bits}"
+    name = f"llvm.wasm.relaxed.madd.v{lanes}f{a.element.bits}"
     function = declare(a.builder, name, ir.FunctionType(vector, [vector] * 3))
     if not a.lanes:
         result = a.builder.call(function, [_widened(x.builder, x.llvm, vector) for x in (a, b, c)])
