@@ -45,8 +45,12 @@ def interleaved(
     warmup: int = 3,
     at_least: float = 0.0,
     threads: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """Median seconds of each candidate. They take turns, so that a change in the machine's speed meets all alike.
+
+    `clock` returns seconds. `time.thread_time` is for candidates that run on this thread alone: other programs change
+    it little.
 
     `at_least` seconds are spent on each measurement by repeating quick candidates. With more than one of `threads`, a
     turn begins with a pause in which the threads of the candidate before it go to sleep, and with a call that is not
@@ -56,9 +60,9 @@ def interleaved(
     for name, run in candidates.items():
         for _ in range(warmup):
             run()
-        start = time.perf_counter()
+        start = clock()
         run()
-        once = max(time.perf_counter() - start, 1e-9)
+        once = max(clock() - start, 1e-9)
         repeats[name] = max(1, round(at_least / once))
     samples: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(rounds):
@@ -66,10 +70,10 @@ def interleaved(
             if threads > 1:
                 time.sleep(SETTLE)
                 run()
-            start = time.perf_counter()
+            start = clock()
             for _ in range(repeats[name]):
                 run()
-            samples[name].append((time.perf_counter() - start) / repeats[name])
+            samples[name].append((clock() - start) / repeats[name])
     return {name: statistics.median(values) for name, values in samples.items()}
 
 

@@ -119,6 +119,8 @@ class _CKernel(CExpressions):
         self.stmt(self.kernel.body)
         names = [p.split()[-1].removeprefix("*").removeprefix("restrict ") for p in parameters]
         unused = [f"    (void){name};" for name in names if not self.is_read(name, self.lines)]
+        # A kernel is never copied into its caller: it may read as int32 what another one wrote as bfloat16, and an
+        # arena holds values of several types in turn. Inside one function, a compiler assumes that this never happens.
         head = f"{APART} void {self.kernel.name}(\n    {', '.join(parameters)}\n) {{"
         text = "\n".join([*self.header(), head, *unused, *self.lines, "}", ""])
         return CKernel(self.kernel.name, text, self.library.definitions)
