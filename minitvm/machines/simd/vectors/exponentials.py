@@ -78,8 +78,8 @@ def _exp_minus_one(r: Value, low: Value | None = None) -> Value:
 
 def _scaled(p: Value, n: Value, form: FloatFormat) -> Value:
     """Return p * 2^n; the caller has already added twice the exponent bias to the low bits of `n`."""
-    # In two factors, for n runs further than one exponent field reaches. Half of n and twice the bias is half of n and
-    # the bias; what else is in the bits leaves them by the shift.
+    # Use two factors, because n may exceed one exponent field. Half of (n + twice the bias) is n / 2 + the bias; the
+    # shift drops all other bits.
     half = n >> 1
     factors = [(part << form.mantissa).bitcast(form.element) for part in (half, n - half)]
     return p * factors[0] * factors[1]
