@@ -97,6 +97,10 @@ class Library:
         attributes = f"vector_size({size}), aligned({alignment}), may_alias"
         return self.define(name, lambda: f"typedef {lane_type(element)} {name} __attribute__(({attributes}));")
 
+    def vector_headers(self) -> None:
+        """Include the headers of the processor's vector instructions."""
+        self.define("the headers of vector instructions", lambda: _VECTOR_HEADERS)
+
     # -- functions
 
     def use(self, name: str, element: Element, lanes: int) -> str:
@@ -278,7 +282,7 @@ def _per_lane(call: str) -> Callable[[Library, str, Element, int], str]:
         loop = [f"{t} r = {{0}};", f"for (int l = 0; l < {lanes}; ++l) r[l] = {builtin}({operands});", "return r;"]
         if call != "fma" or (element.name, lanes) not in _FUSED:
             return _function(head, *loop)
-        library.define("the headers of vector instructions", lambda: _VECTOR_HEADERS)
+        library.vector_headers()
         lines = []
         for number, (macro, text) in enumerate(_FUSED[element.name, lanes]):
             lines += [f"#{'el' if number else ''}if {macro}", f"    return ({t}){text};"]

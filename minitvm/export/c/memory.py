@@ -6,7 +6,7 @@ are set. No function touches an element that its mask leaves out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...machines.simd.vectors.lanes import B1, ELEMENTS, F32, I32, Element
@@ -74,45 +74,86 @@ def _bytes(lane: str, kind: Element) -> str:
     return f"(uint8_t)-{lane}" if kind is B1 else lane
 
 
+# Instructions that read and write the lanes of a mask: (macro, mask of `m`, mask of the first `n`, load, store). The
+# address sanitizer does not see their accesses.
+_AVX512 = "defined(__AVX512F__) && !defined(__SANITIZE_ADDRESS__)"
+_MASKED = {
+    ("f32", 16): ("__mmask16", "_mm512_maskz_loadu_ps(k, p)", "_mm512_mask_storeu_ps(p, k, (__m512)v)"),
+    ("i32", 16): ("__mmask16", "_mm512_maskz_loadu_epi32(k, p)", "_mm512_mask_storeu_epi32(p, k, (__m512i)v)"),
+    ("u32", 16): ("__mmask16", "_mm512_maskz_loadu_epi32(k, p)", "_mm512_mask_storeu_epi32(p, k, (__m512i)v)"),
+    ("f64", 8): ("__mmask8", "_mm512_maskz_loadu_pd(k, p)", "_mm512_mask_storeu_pd(p, k, (__m512d)v)"),
+    ("i64", 8): ("__mmask8", "_mm512_maskz_loadu_epi64(k, p)", "_mm512_mask_storeu_epi64(p, k, (__m512i)v)"),
+}
+
+
+def _with_masks(
+    library: Any, head: str, kind: Element, lanes: int, mask: str, result: str, lines: Sequence[str]
+) -> str:
+    """A function whose lines are for processors without masks; `mask` is the text of a mask as bits."""
+    if (kind.name, lanes) not in _MASKED or not mask:
+        return function(head, *lines)
+    library.vector_headers()
+    t, load, store = _MASKED[kind.name, lanes]
+    access = f"return ({result}){load};" if result else f"{store};"
+    return "\n".join([
+        f"KERNEL_INLINE {head} {{", f"#if {_AVX512}", f"    const {t} k = ({t})({mask});", f"    {access}", "#else",
+        *(f"    {line}" for line in lines), "#endif", "}",
+    ])  # fmt: skip
+
+
+def _first_bits(lanes: int) -> str:
+    """The text of the bits of the first n of the lanes."""
+    return f"n <= 0 ? 0 : n >= {lanes} ? {(1 << lanes) - 1} : (1 << n) - 1"
+
+
+def _bits(lanes: int) -> str:
+    """The text of the bits of a mask: of sixteen lanes, which are a whole vector."""
+    return "_mm512_test_epi32_mask((__m512i)m, (__m512i)m)" if lanes == 16 else ""
+
+
 def _load_masked(library: Any, name: str, kind: Element, lanes: int) -> str:
     t, mask = library.type(kind, lanes), library.type(B1, lanes)
-    return function(
-        f"{t} {name}(const {memory_type(kind)} *p, {mask} m)",
+    lines = [
         f"if ({library.use('every', B1, lanes)}(m)) return {library.use('load', kind, lanes)}(p);",
         f"{t} r = {{0}};",
         f"for (int l = 0; l < {lanes}; ++l) r[l] = m[l] ? {_lane('p', 'l', kind)} : {_zero(kind)};",
         "return r;",
-    )
+    ]
+    head = f"{t} {name}(const {memory_type(kind)} *p, {mask} m)"
+    return _with_masks(library, head, kind, lanes, _bits(lanes), t, lines)
 
 
 def _store_masked(library: Any, name: str, kind: Element, lanes: int) -> str:
     t, mask = library.type(kind, lanes), library.type(B1, lanes)
-    return function(
-        f"void {name}({memory_type(kind)} *p, {t} v, {mask} m)",
+    lines = [
         f"if ({library.use('every', B1, lanes)}(m)) {library.use('store', kind, lanes)}(p, v);",
         f"else for (int l = 0; l < {lanes}; ++l) if (m[l]) p[l] = {_bytes('v[l]', kind)};",
-    )
+    ]
+    head = f"void {name}({memory_type(kind)} *p, {t} v, {mask} m)"
+    return _with_masks(library, head, kind, lanes, _bits(lanes), "", lines)
 
 
 def _load_first(library: Any, name: str, kind: Element, lanes: int) -> str:
     """The first n lanes, and zeros."""
     t = library.type(kind, lanes)
-    return function(
-        f"{t} {name}(const {memory_type(kind)} *p, int64_t n)",
+    lines = [
         f"if (n >= {lanes}) return {library.use('load', kind, lanes)}(p);",
         f"{t} r = {{0}};",
         f"for (int l = 0; l < {lanes} && l < n; ++l) r[l] = {_lane('p', 'l', kind)};",
         "return r;",
-    )
+    ]
+    head = f"{t} {name}(const {memory_type(kind)} *p, int64_t n)"
+    return _with_masks(library, head, kind, lanes, _first_bits(lanes), t, lines)
 
 
 def _store_first(library: Any, name: str, kind: Element, lanes: int) -> str:
     t = library.type(kind, lanes)
-    return function(
-        f"void {name}({memory_type(kind)} *p, {t} v, int64_t n)",
+    lines = [
         f"if (n >= {lanes}) {library.use('store', kind, lanes)}(p, v);",
         f"else for (int l = 0; l < {lanes} && l < n; ++l) p[l] = {_bytes('v[l]', kind)};",
-    )
+    ]
+    head = f"void {name}({memory_type(kind)} *p, {t} v, int64_t n)"
+    return _with_masks(library, head, kind, lanes, _first_bits(lanes), "", lines)
 
 
 def _gather(index: str, masked: bool) -> Callable[..., str]:
@@ -124,8 +165,11 @@ def _gather(index: str, masked: bool) -> Callable[..., str]:
         mask = f", {library.type(B1, lanes)} m" if masked else ""
         lane = _lane("p", at, kind)
         value = f"m[l] ? {lane} : {_zero(kind)}" if masked else lane
+        whole = library.use(f"gather_{index}", kind, lanes) if masked else ""
+        every = library.use("every", B1, lanes) if masked else ""
         return function(
-            f"{t} {name}(const {memory_type(kind)} *p, {places}{mask})", f"{t} r = {{0}};",
+            f"{t} {name}(const {memory_type(kind)} *p, {places}{mask})",
+            *([f"if ({every}(m)) return {whole}(p, {places.split()[-1]});"] if masked else []), f"{t} r = {{0}};",
             f"for (int l = 0; l < {lanes}; ++l) r[l] = {value};", "return r;",
         )  # fmt: skip
 

@@ -1,0 +1,34 @@
+"""Drawn programs with drawn schedules, and programs with schedules of every form, as C under the sanitizers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+
+from minitvm.reference.strategies import Scheduled, scheduled
+from minitvm.tir import Schedule
+from minitvm.tir.nodes import PrimFunc
+from tests.codegen.test_backends import PROGRAMS, SCHEDULES
+from tests.export.c.programs import check, needs_gcc
+from tests.fewer import examples
+
+pytestmark = needs_gcc
+
+
+@examples(4, 150, deadline=None)
+@given(scheduled())
+def test_drawn_programs_with_schedules(tmp_path_factory: pytest.TempPathFactory, drawn: Scheduled) -> None:
+    check(drawn.after, tmp_path_factory.mktemp("drawn"))
+
+
+@pytest.mark.alike("program", "schedule")
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_programs_with_schedules(
+    program: Callable[[], PrimFunc], schedule: Callable[[Schedule], None], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    sch = Schedule(program())
+    schedule(sch)
+    check(sch.func, tmp_path_factory.mktemp("scheduled"))
