@@ -28,10 +28,14 @@ INLINE, APART = "KERNEL_INLINE", "KERNEL_APART"
 # The first lines of a file. Small functions are copied into their callers, also without optimisation.
 HEADERS = ("#include <stdint.h>",)
 # A vector wider than the processor's is passed in another way than by a compiler for a wider processor. That is of no
-# matter here, because no other file calls these functions.
+# matter here, because no other file calls these functions. GCC's global elimination of common subexpressions spills the
+# sums of inner loops to keep constants in registers: without it, squeezenet's kernels are 4% faster.
 PROLOGUE = f"""\
 #if defined(__GNUC__)
 #pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-gcse", "ira-loop-pressure")
 #endif
 #if defined(__GNUC__) && !defined({INLINE})
 #define {INLINE} static inline __attribute__((always_inline))
