@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 
+from minitvm.errors import Unsupported
 from minitvm.reference.strategies import Scheduled, scheduled
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import PrimFunc
@@ -20,7 +21,10 @@ pytestmark = needs_gcc
 @examples(4, 150, deadline=None)
 @given(scheduled())
 def test_drawn_programs_with_schedules(tmp_path_factory: pytest.TempPathFactory, drawn: Scheduled) -> None:
-    check(drawn.after, tmp_path_factory.mktemp("drawn"))
+    try:
+        check(drawn.after, tmp_path_factory.mktemp("drawn"))
+    except Unsupported:  # loops that are bound to a GPU's grid, and outputs that are read too
+        reject()
 
 
 @pytest.mark.alike("program", "schedule")
