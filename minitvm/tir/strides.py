@@ -109,9 +109,6 @@ def _alias(steps: Sequence[tuple[int, int]]) -> str:
 
 
 def row_major_text(shape: Sequence[Expr]) -> str:
-    """Return a suggestion that can replace wrong strides."""
-    steps, step = [], 1
-    for dim in reversed(shape):
-        steps.append(str(step))
-        step = step * dim.value if isinstance(dim, IntImm) else step
-    return f"strides=[{', '.join(reversed(steps))}], or none: rows one after the other"
+    """Return a suggestion that can replace wrong strides: `strides=[m * 4, 4, 1], or none` for the shape (2, m, 4)."""
+    steps = [product_of(shape[axis + 1 :]) for axis in range(len(shape))]
+    return f"strides=[{', '.join(map(str, steps))}], or none: rows one after the other"

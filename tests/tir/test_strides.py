@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 import minitvm as tvm
 from minitvm.errors import ParseError, VerificationError
+from minitvm.expr import SizeVar, const
 from minitvm.reference import check
 from minitvm.reference.strategies import prim_funcs
 from minitvm.reference.strategies.layouts import strided
 from minitvm.script import from_source
+from minitvm.tir.strides import row_major_text
 from minitvm.tir.transform.pipeline import lower
 from minitvm.tir.verifier import verify
 
@@ -102,3 +104,9 @@ def f(A: T.Buffer((4, 4, 4), "float32"), C: T.Buffer((4, 4, 4), "float32")):
     )
     verdict = check(func, lower(func, None, "f"), modes=("exact", "shadow"))
     assert verdict, verdict
+
+
+def test_the_suggestion_has_the_strides_of_rows_also_for_symbolic_sizes() -> None:
+    m = SizeVar("m")
+    assert row_major_text((const(2), m, const(4))) == "strides=[m * 4, 4, 1], or none: rows one after the other"
+    assert row_major_text((m, m)) == "strides=[m, 1], or none: rows one after the other"
