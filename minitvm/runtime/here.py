@@ -19,8 +19,16 @@ def on_this_machine(executable: Executable) -> Executable:
     return replace(executable, target=_here(executable.target), kernels=kernels)
 
 
+def target_here(target: Target) -> Target:
+    """Return the target with the instruction set of this machine: the same schedules, compiled for this CPU."""
+    if getattr(target.description, "isa", NATIVE) == NATIVE:
+        return target
+    return Target({**target.export(), "isa": NATIVE})
+
+
 def _here(text: str) -> str:
-    target = Target(text) if text else None
-    if target is None or getattr(target.description, "isa", NATIVE) == NATIVE:
+    if not text:
         return text
-    return Target({**target.export(), "isa": NATIVE}, target.host).brief
+    target = Target(text)
+    here = target_here(target)
+    return text if here is target else here.brief

@@ -191,8 +191,13 @@ class Runner(Measuring):
         return 1
 
     def architectures(self, target: Target) -> Sequence[str]:
-        """Return the architecture of this machine's device; raises `TargetError` if there is no such device."""
+        """Return the architecture of this machine's device; raises `TargetError` if there is no such device, or if
+        this machine cannot run the target's code.
+        """
         if lookup(target, "opened") is None:
+            require_runnable = lookup(target, "require_runnable")
+            if require_runnable is not None:
+                require_runnable(target)
             return ()
         if target.kind not in self._devices:
             reply = self._ask({"open": target.kind, "device": target.kind, "limit": OPENING, "memory": 0})

@@ -55,8 +55,9 @@ def check(options: argparse.Namespace) -> int:
     from ...build import optimize_graph
     from ...graph.at_bounds import at_bounds
     from ...lowering import to_units
+    from ...runtime.here import target_here
 
-    target = opt.target(options.target)
+    target = target_here(opt.target(options.target))  # the kernels of any CPU, compiled for this one
     if options.model.endswith(".py"):
         return _check_programs(options, target)
     graph = opt.read_graph(options.model, options.shape)

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import minitvm
 from minitvm.errors import TargetError, Unsupported
+from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.machines.cpu.runtime import compiled_for, loader
 from minitvm.machines.cpu.runtime.compiler import assembly
@@ -22,6 +24,8 @@ from minitvm.runtime.here import on_this_machine
 from minitvm.target import CPU, Cache, Target
 from minitvm.target.host import native
 from minitvm.target.isas import ISAS
+from minitvm.tools.cli import main
+from minitvm.tune.measure import Runner
 from tests.drawing import Seeded
 
 ROOT = Path(__file__).parents[3] / "minitvm"
@@ -107,6 +111,19 @@ def test_a_build_for_a_cpu_that_this_machine_is_not_is_refused(tmp_path: Path) -
     ):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     assert (tmp_path / "net.mtvm").stat().st_size > 1000
+
+
+def test_the_tuner_measures_only_what_runs_here() -> None:
+    model = "cortex-a76" if native().architecture == "x86_64" else "x86-64-v2"
+    with Runner() as runner, pytest.raises(TargetError, match="this machine cannot run code"):
+        runner.architectures(Target(f"cpu -arch={model}"))
+
+
+def test_check_compares_the_kernels_of_any_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    b = GraphBuilder()
+    onnx.save(to_onnx(b.build(b.op("nn.softmax", b.input("x", (3, 5))))), tmp_path / "net.onnx")
+    assert main(["check", str(tmp_path / "net.onnx"), "--target", "cpu -arch=cortex-m7"]) == 0
+    assert "all levels agree" in capsys.readouterr().out
 
 
 def test_a_feature_that_this_machine_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
