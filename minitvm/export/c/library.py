@@ -18,10 +18,10 @@ from itertools import accumulate
 from ...machines.simd.vectors.dot2 import dot2
 from ...machines.simd.vectors.element_operations import OPERATIONS
 from ...machines.simd.vectors.elementary import BINARY, UNARY
-from ...machines.simd.vectors.lanes import B1, ELEMENTS, F32, F64, I32, Element, Value
+from ...machines.simd.vectors.lanes import B1, ELEMENTS, F16, F32, F64, I32, Element, Value
 from ...machines.simd.vectors.memory import REDUCTIONS, reduced
 from .memory import MEMORY
-from .recorder import CValue, Recorder, own
+from .recorder import CValue, Recorder, float_of, half_of, own
 from .types import lane_type, literal, physical, scalar_type, short_name, typedef
 
 INLINE, APART = "KERNEL_INLINE", "KERNEL_APART"
@@ -46,7 +46,7 @@ PROLOGUE = f"""\
 #endif"""
 # Lane by lane, GCC would also vectorise the loads of operands, at a cost: an instruction is one function of a header.
 _VECTOR_HEADERS = """\
-#if defined(__FMA__) || defined(__AVX512F__)
+#if defined(__FMA__) || defined(__F16C__) || defined(__AVX512F__)
 #include <immintrin.h>
 #elif defined(__ARM_NEON)
 #include <arm_neon.h>
@@ -65,6 +65,14 @@ _FUSED: dict[tuple[str, int], list[tuple[str, str]]] = {
         (_FMA, "_mm_fmadd_pd((__m128d)a, (__m128d)b, (__m128d)c)"),
         (f"defined(__aarch64__) && {_NEON}", "vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b)"),
     ],
+}
+_HALVES: dict[tuple[Element, Element], Callable[..., Value]] = {(F16, F32): float_of, (F32, F16): half_of}
+_F16C = "defined(__F16C__)"
+_HALF_INSTRUCTIONS = {
+    ("f16", 8): (_F16C, "_mm256_cvtph_ps((__m128i)a)"),
+    ("f16", 16): (_AVX512, "_mm512_cvtph_ps((__m256i)a)"),
+    ("f32", 8): (_F16C, "_mm256_cvtps_ph((__m256)a, 0)"),
+    ("f32", 16): (_AVX512, "_mm512_cvtps_ph((__m512)a, 0)"),
 }
 # Not copied into callers: GCC would keep the many constants in registers, and spill the sums of a kernel's inner loop.
 _LARGE = {*UNARY, *BINARY, "truncdiv", "truncmod", "floordiv", "floormod"}
@@ -176,7 +184,20 @@ class Library:
     def cast(self, source: Element, to: Element, lanes: int) -> str:
         """Return the name of the conversion between types."""
         name = f"{short_name(to, lanes)}_of_{short_name(source, lanes)}"
+        if (source, to) in _HALVES:
+            return self.define(name, lambda: self._half(name, source, to, lanes))
         return self.recorded(name, [(source, lanes)], lambda a: a.cast(to))
+
+    def _half(self, name: str, source: Element, to: Element, lanes: int) -> str:
+        """The definition of a conversion from or to float16: an instruction, or integer arithmetic."""
+        text = self._record(name, [(source, lanes)], _HALVES[source, to], {}, large=False)
+        if (source.name, lanes) not in _HALF_INSTRUCTIONS:
+            return text
+        self.vector_headers()
+        macro, call = _HALF_INSTRUCTIONS[source.name, lanes]
+        head, *body = text.splitlines()
+        returned = f"    return ({self.type(to, lanes)}){call};"
+        return "\n".join([head, f"#if {macro}", returned, "#else", *body[:-1], "#endif", body[-1]])
 
     def bitcast(self, source: Element, to: Element, lanes: int) -> str:
         """Return the name of the function that returns the bits of a value as another type."""

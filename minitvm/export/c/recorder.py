@@ -44,6 +44,9 @@ class Functions(Protocol):
     def bits(self, source: Element, to: Element) -> str:
         """Return the name of the function that returns the bits of a scalar as another type."""
 
+    def cast(self, source: Element, to: Element, lanes: int) -> str:
+        """Return the name of the conversion between types."""
+
 
 class Recorder:
     """The statements of one C function."""
@@ -319,9 +322,11 @@ class CValue(Value):
 
     def _converted(self, to: Element) -> CValue:
         if to is F16:
-            return own(half_of(self) if self.element is F32 else half_of(own(self.cast(F32))))
+            single = own(self.cast(F32))
+            return single.named(f"{self.recorder.library.cast(F32, F16, self.lanes)}({single.text})", F16)
         if self.element is F16:
-            return own(float_of(self).cast(to))
+            text = f"{self.recorder.library.cast(F16, F32, self.lanes)}({self.text})"
+            return own(self.named(text, F32).cast(to))
         if self.element is B1 and self.lanes:
             whole = self.named(f"-{self.text}", ELEMENTS[f"i{self.bits}"])
             return own(whole.cast(to))

@@ -116,7 +116,7 @@ SANITIZED, PLAIN = (*FAST, *SANITIZERS), FAST
 @pytest.mark.parametrize(("dtypes", "lanes", "flags"), [
     (("int8", "uint32", "int64", "bool"), 1, SANITIZED), (("int16", "int32", "bool"), 8, SANITIZED),
     (("float16", "bfloat16", "float32", "float64"), 1, PLAIN), (("float32",), 16, PLAIN),
-    (("float64", "int64"), 3, PLAIN), (("bfloat16",), 8, PLAIN),
+    (("float64", "int64"), 3, PLAIN), (("bfloat16", "float16"), 8, PLAIN),
 ])  # fmt: skip
 def test_operations_have_the_bits_of_the_cpu(dtypes: tuple[str, ...], lanes: int, flags: tuple[str, ...]) -> None:
     same_bits(dtypes, lanes, 0, "gcc", *flags)
