@@ -47,9 +47,10 @@ def skew(state: ScheduleState, outer: For, inner: For, factor: int = 1) -> For:
                 T.where(i <= j_skewed and j_skewed <= i + 2)
                 B[vi, vj] = A[vi, vj] * 2.0
 
-    The order of iterations stays the same, so no dependence can break. What changes is what a `reorder` afterwards
-    means: with the new loop outside, iterations on one diagonal stand together, and where each iteration only needs
-    the ones above it and at its left, `parallel` accepts the loop inside: a wavefront.
+    The order of iterations stays the same, so no dependence can break. But a `reorder` can now move the new loop
+    outside. Each of its iterations then runs one diagonal of the old iterations. If each old iteration needs only the
+    results of the iterations above it and to its left, `parallel` accepts the inner loop. This order is called a
+    wavefront.
     """
     wave = Var(f"{inner.var.name}_skewed", inner.var.dtype)
     old = wave - outer.var * factor  # the value that the inner loop had
@@ -58,9 +59,9 @@ def skew(state: ScheduleState, outer: For, inner: For, factor: int = 1) -> For:
     skewed = For(wave, const(0, wave.dtype), extent, ForKind.SERIAL, body)
     around = state.analyzer(state.home(outer).parent[outer])
     state.replace({outer: tidy(replace(outer, body=skewed), around, keep_unit=True)})
-    made = state.loop(wave)
-    assert made is not None
-    return made
+    new_loop = state.loop(wave)
+    assert new_loop is not None
+    return new_loop
 
 
 @skew.space

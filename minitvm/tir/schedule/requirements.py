@@ -30,8 +30,8 @@ from .thread_storage import combined_alone, safe_storage
 def plain_loops(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     """no loop has an annotation or is bound to a thread
 
-    Even if an old loop is not serial, the new loops are, as in TVM. This is legal, because the serial order is one of
-    the orders that the old kind allows.
+    A loop may be parallel, vectorised or unrolled. The result is serial all the same, as in TVM. This is legal, because
+    the serial order is one of the orders that each of these kinds allows.
     """
     for loop in loops:
         if loop.kind == ForKind.THREAD:
@@ -253,9 +253,10 @@ def structured_below(state: ScheduleState, loop: For) -> Failure | None:
 
 @requirement
 def only_spatial(state: ScheduleState, loop: For, thread_axis: str | None = None) -> Failure | None:
-    """in every block below, only spatial iterators use the loop (for threadIdx, reduction iterators may use it too)
+    """in every block below, only spatial iterators are bound to the loop (to a threadIdx loop, reduction iterators too)
 
-    The threads of a block may compute one result together, in a cross-thread reduction that begins with its init.
+    If a reduction iterator is bound to a loop over threadIdx, the threads compute one result together. Such a reduction
+    must begin with its init.
     """
     tree = state.home(loop)
     if str(thread_axis).startswith("threadIdx"):

@@ -178,10 +178,10 @@ def _run(tree: Tree, blocks: Sequence[BlockRealize]) -> tuple[Stmt, list[Stmt]]:
 
 @requirement
 def one_run(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
-    """if you pass blocks instead of a loop, they are different blocks of one scope, and their nests directly follow
-    each other
+    """if you pass blocks instead of a loop, they are different blocks of one scope, and their nests are consecutive
 
-    This holds below the innermost loop around all of them. The nests contain no other block.
+    Each block has a loop nest inside the innermost loop that contains all of the blocks (or inside the scope, if there
+    is no such loop). These nests directly follow each other, and contain no other block.
     """
     if isinstance(target, For):
         return None

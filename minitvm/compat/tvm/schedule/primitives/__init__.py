@@ -1,7 +1,8 @@
 """Further TVM primitives, included so that TVM scripts run unchanged. There is one file per family.
 
 No strategy or lesson in this project uses them, but they are tested like the others. If you want to learn how
-scheduling works, you can skip them. They may import `tir/schedule/primitives`, which may not import them.
+scheduling works, you can skip them. Their files may import `tir/schedule/primitives`, but that folder may not import
+them.
 """
 
 from importlib import import_module

@@ -61,9 +61,10 @@ def cache_index(
         for i, j in T.grid(8, 8):
             with T.block("B"): B[vi, vj] = A[index_var_0[vi, vj], index_var_1[vj]]
 
-    With `cse_thresh=0`, each computed index is cached once. With n > 0, parts of indices that occur at least n times
-    are cached, larger ones first. An index is not cached if it depends on data, may divide by zero, or uses variables
-    other than the block's iterators, sizes and parameters. If no index can be cached, the program does not change.
+    With `cse_thresh=0`, each computed index is cached once. With `cse_thresh=n` and n > 0, each subexpression that
+    occurs at least n times in the indices is cached, starting with the largest. An index is not cached if it depends on
+    data, may divide by zero, or uses variables other than the block's iterators, sizes and parameters. If no index can
+    be cached, the program does not change.
     """
     tree = state.home(block)
     candidates = _chosen(tree, block.block, cse_thresh)
