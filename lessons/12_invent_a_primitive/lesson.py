@@ -272,8 +272,8 @@ load(find("12") / "skew.py")
 #
 # ## The ledger
 #
-# The ledger compares the sweep row by row with the sweep along diagonals, the *wavefront*. This time the toy cache has
-# only 256 bytes.
+# The ledger compares two orders of the sweep: row by row, and along the diagonals (the *wavefront*). This time the toy
+# cache has only 256 bytes.
 
 # %%
 x = np.random.default_rng(12).integers(-3, 4, (ROWS, COLUMNS)).astype("float32")

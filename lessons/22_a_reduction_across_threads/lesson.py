@@ -172,10 +172,10 @@ def too_far(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "float32")):
 print(finding(too_far))
 
 # %% [markdown]
-# Lane 3 reads from lane 4, but only the lanes 0 to 3 take part. This is an error even though the program does not use
-# the value. You can avoid this error: the fourth argument divides the warp into sections, and a lane at the end of its
-# section gets its own value. So with sections of four lanes, `tvm_warp_shuffle_down(mask, value, 1, 4, 32)`, lane 3
-# would get the value of lane 3.
+# Lane 3 reads from lane 4, but only lanes 0 to 3 take part. This is an error even though the program does not use the
+# value. To avoid it, use the fourth argument, which divides the warp into sections: a lane at the end of a section gets
+# its own value. With `tvm_warp_shuffle_down(mask, value, 1, 4, 32)` the sections have four lanes, so lane 3 would
+# simply get its own value back.
 #
 # ## The cost of each way
 #

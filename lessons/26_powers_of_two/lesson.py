@@ -93,12 +93,12 @@ for name, half in (("rounded down", 0), ("to the nearest", 32)):
 #
 # ## Which power of two?
 #
-# Powers of two leave little choice. Suppose that the largest value of a tensor is stored as 65 if the step is 1/16.
-# Then nearly half of the bytes are never used. With the next smaller step, 1/32, the largest value would have to be
-# stored as 130, so it is cut off to 127. Which step is better depends on how many large values there are.
-# `minitvm.quantize` tries three steps: the smallest step that can represent all values, and the next two below it. It
-# chooses the step with the smallest squared error. The table shows the signal to noise ratio of the three steps for
-# three kinds of tensors:
+# Powers of two leave little choice. Suppose that, with a step of 1/16, the largest value of a tensor is stored as 65.
+# Then nearly half of the numbers that a byte can hold are never used. With the next smaller step, 1/32, the largest
+# value would have to be stored as 130, so it is cut off to 127. Which step is better depends on how many large values
+# there are. `minitvm.quantize` tries three steps: the smallest step that can represent all values, and the next two
+# below it. It chooses the step with the smallest squared error. The table shows the signal to noise ratio of the three
+# steps for three kinds of tensors:
 
 # %%
 tensors = {

@@ -44,8 +44,8 @@ assert str(laptop) != str(small) and Target(str(small)) == small
 #
 # What do we send to a board? We do not send the schedule, because compiling on a board would be slow. We send the
 # compiled program, which is called an artifact, together with the artifact of the untuned program. The board runs the
-# untuned program to get the right result, so it needs no earlier knowledge of the operator. So *any* board with the
-# right tag can do *any* request, and a request that was lost can simply be sent again:
+# untuned program to get the right result, so it need not know anything about the operator in advance. *Any* board with
+# the right tag can therefore handle *any* request, and a lost request can simply be sent again:
 
 # %%
 request = packed({"runs": 30, "seconds": 0.1}, [b"the untuned program", b"the candidate"])

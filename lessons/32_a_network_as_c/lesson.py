@@ -96,8 +96,8 @@ first = executable.kernels[0].name
 print(function(first)[:1500])
 
 # %% [markdown]
-# And this is the function that runs the steps. This function makes no decisions: it calls the kernels in a fixed order
-# on fixed places. That is why the amount of memory is known before the program runs.
+# And this is the function that runs the steps. It makes no decisions: it calls the kernels in a fixed order, with fixed
+# places in memory. That is why the amount of memory is known before the program runs.
 
 # %%
 print(function("net_run"))
