@@ -47,10 +47,10 @@ CHECKED = """
 NAMED = """
 ## CPUs by name
 
-`--target "cpu -arch=cortex-a76"` names a CPU; `-model=` and LLVM's `-mcpu=` mean the same. A name selects the vectors
-and caches that schedules read, and the instructions that compilers may use. You can change each figure, as in
-`"cpu -arch=cortex-m7 -l1=32768:4:32"`. The sources of the figures are named in `minitvm/target/models.py` and
-`minitvm/target/isas.py`.
+`--target "cpu -arch=cortex-a76"` names a CPU; `-model=` and LLVM's `-mcpu=` mean the same. The name determines the
+vector widths and cache sizes that schedules use, and the instructions that compilers may generate. You can override
+each of these values, as in `"cpu -arch=cortex-m7 -l1=32768:4:32"`. `minitvm/target/models.py` and
+`minitvm/target/isas.py` name the sources of the values.
 
 You can lower and export for every CPU in this table: to [C or WebAssembly](deploy.md), or to source and assembly with
 `minitvm show`. `minitvm run` and `minitvm.build` need a machine that has the instructions. For example, code for
