@@ -99,8 +99,8 @@ def report(
 ) -> str:
     """Return the text of an error, in the layout that all errors share.
 
-    `program` is text that already has its spot marked (see `tir.script.printer`); it is indented by four. At most three
-    `tries` are shown.
+    `program` is program text in which the place of the error is already marked (see `tir.script.printer`); it is
+    indented by four spaces. At most three `tries` are shown.
     """
     lines = [headline]
     if program:

@@ -58,7 +58,7 @@ class Analyzer:
 
     @classmethod
     def inside(cls, *around: Loop | ex.IterVar) -> Analyzer:
-        """Return an analyzer for code inside the given loops and blocks, which are listed outermost first."""
+        """Return an analyzer for code inside the loops and blocks `around`, which are listed outermost first."""
         analyzer = cls()
         for each in around:
             analyzer.bind(each)

@@ -65,7 +65,8 @@ def sum_over(f: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
 
 
 def _tiles(f: Any, v: Any, low: Any, high: Any) -> Any:
-    """Return the sum of f over all tiles of size t of c elements, if f is linear in the number of elements of a tile.
+    """Return the sum of f over all tiles, if c elements are divided into tiles of t and f is linear in the number of
+    elements of a tile.
 
     There are ceil(c / t) tiles, and the last one may be incomplete, so f contains max(0, min(t, c - t*v)). Returns None
     if `f` has no such part.
@@ -101,7 +102,7 @@ def _powers(k: int, x: Any) -> Any:
 
 
 def _innermost(f: Any, v: Any, kinds: tuple[type, ...]) -> Any:
-    """Return an innermost node of the given kinds that contains v, or None if no such node contains v."""
+    """Return an innermost node in f that is of one of `kinds` and contains v, or None if there is none."""
     nodes = sorted((n for n in f.atoms(*kinds) if n.has(v)), key=lambda n: n.sort_key())
     return next((n for n in nodes if not any(m is not n and n.has(m) for m in nodes)), None)
 

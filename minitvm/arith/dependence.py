@@ -84,9 +84,7 @@ class Dependence:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The answer when a question could not be decided. `reason` says why, for example because an index is not
-    affine.
-    """
+    """The result if a question could not be decided. `reason` says why, for example because an index is not affine."""
 
     reason: str
 
@@ -137,8 +135,8 @@ def find_dependence(
 def carries(
     accesses: Sequence[Access], order: Order, level: int, commutes: Callable[[Access, Access], bool] | None = None
 ) -> Dependence | Undecided | None:
-    """Find a dependence between two iterations that agree in the first `level` parts of the order and differ in the
-    next part.
+    """Find a dependence between two iterations that agree in the first `level` parts of `order` and differ in the next
+    part.
 
     If the result is None, the loop at this position may run in parallel.
     """

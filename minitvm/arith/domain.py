@@ -151,7 +151,7 @@ class Domain:
         return low, high
 
     def bounds(self, affine: aff.Affine) -> Interval:
-        """Like `interval`, but give tighter bounds if terms are related.
+        """Return constant bounds on a sum like `interval`, but tighter ones if its terms are related.
 
         Examples are `min(n, i + 4) - i`, or a quotient and its dividend.
         """

@@ -87,7 +87,7 @@ def _fold_float(e: ex.Expr, a: ex.FloatImm, b: ex.FloatImm) -> ex.Expr:
 
 
 def _is(e: ex.Expr, value: float) -> bool:
-    """Return whether an expression is exactly this constant; the sign of zero counts."""
+    """Return whether an expression is exactly the constant `value`; 0.0 and -0.0 differ."""
     if not isinstance(e, ex.FloatImm) or isinstance(e.value, Fraction):
         return False
     return e.value == value and np.signbit(e.value) == np.signbit(value)

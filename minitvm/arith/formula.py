@@ -80,7 +80,7 @@ def largest(*formulas: Formula) -> Formula:
 
 
 def capped(f: Formula, limit: Formula) -> Formula:
-    """Limit an upper bound by another quantity; an exact formula is returned unchanged."""
+    """Limit an upper bound to the value of `limit`; an exact formula is returned unchanged."""
     return f if f.exact else Formula(minimum(f.expr, limit.expr), False)
 
 

@@ -217,7 +217,8 @@ class Detector:
         return IterSum(()) if low is None else IterSum(self.cut(e, self.fuse(low), by)[0])
 
     def divided(self, e: ex.Expr, x: IterSum, by: Affine) -> tuple[IterSum, IterSum | None]:
-        """Split x into by * first + second, as far as its terms are divisible; `second` is None if nothing is left.
+        """Split x into by * first + second, as far as its terms are divisible by `by`; `second` is None if nothing is
+        left.
 
         With `fuse_first`, a sum that can be fused into one iterator is divided as a whole: (i0*256 + i1) // 128, and
         not i0*2 + i1//128.
@@ -259,7 +260,7 @@ class Detector:
 
     def cut(self, e: ex.Expr, split: IterSplit, by: Affine) -> tuple[tuple[IterSplit, ...], tuple[IterSplit, ...]]:
         """Split a single split by `by`, and return (remainder, quotient). Raises `NotAffine` if the steps straddle
-        multiples of `by`.
+        multiples of `by`, or if `by` does not divide the extent of a split that is not the topmost one of its iterator.
         """
         scale = split.scale
         if scale != ONE:

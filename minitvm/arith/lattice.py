@@ -1,7 +1,8 @@
 """Count integer points under linear conditions in closed form, for example the iterations of a loop nest with guards.
 
-`Points(variables, conditions)` are the integer values of the variables at which every condition, a sum, is >= 0. Sizes
-may occur in any form. The coefficient of a variable must be a number, or a size if the products can be expanded.
+`Points(variables, conditions)` is the set of integer values of the variables at which every condition, given as a sum,
+is >= 0. A condition may contain sizes in any position, for example in a division or a minimum. The coefficient of a
+variable must be a number, or a size if the products can be expanded.
 """
 
 from __future__ import annotations

@@ -260,7 +260,7 @@ def _hull(a: Range, b: Range, analyzer: Analyzer) -> Range:
 
 
 def hull_of(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
-    """Return the smallest box that contains all the given boxes."""
+    """Return the smallest box that contains all `boxes`."""
     result = boxes[0]
     for box in boxes[1:]:
         result = hull(result, box, analyzer)

@@ -39,7 +39,9 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """The split of every binding and of the predicate. It is empty if there are `errors`, which give the reasons."""
+    """The split of every binding and of the predicate. It is empty, and false, if the bindings (`errors`) or the
+    predicate (`predicate_errors`) cannot be split; these fields give the reasons.
+    """
 
     parts: tuple[Division, ...] = ()
     outer_predicate: Expr = field(default_factory=lambda: const(True))

@@ -84,7 +84,7 @@ def _smaller(domain: Domain, x: Affine, d: Affine, kind: str) -> Affine | None:
 
 
 def _again(domain: Domain, x: Affine, d: Affine, kind: str) -> Affine:
-    """Return x // d or x % d. If d has become a number, use the rules for constant divisors."""
+    """Return x // d or x % d, as `kind` says. If d has become a number, use the rules for constant divisors."""
     if d.is_const and d.const > 0:
         return (rules.floordiv if kind == FLOORDIV else rules.floormod)(domain, x, d.const)
     quotient = (floordiv if kind == FLOORDIV else floormod)(domain, x, d)

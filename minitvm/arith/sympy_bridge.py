@@ -34,7 +34,7 @@ class TermNumbers:
         return rows
 
     def affine(self, rows: Monomials) -> Affine:
-        """Return the sum of the given monomials."""
+        """Return the sum of the monomials `rows`."""
         numbered = list(self.terms)
         terms: dict[Any, int] = {}
         constant = 0

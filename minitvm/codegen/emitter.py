@@ -49,7 +49,7 @@ class Emitter(Expressions):
 
     @contextmanager
     def block(self, header: str) -> Any:
-        """Write a header line, and indent the lines that are added in this scope. An empty body gets a no-op
+        """Write a header line, and indent the lines that are added within this context. An empty body gets a no-op
         statement.
         """
         self.line(header)
@@ -187,7 +187,7 @@ class Emitter(Expressions):
     def prefetch(self, stmt: tir.Prefetch) -> None:
         """Emit a prefetch hint.
 
-        By default, emit nothing: in most languages the compiler, or other threads, hide the latency.
+        By default, emit nothing: for most languages, the compiler or other threads hide the latency.
         """
 
     def allocate(self, stmt: tir.Allocate) -> None:
@@ -204,8 +204,8 @@ class Emitter(Expressions):
         self.stmt(stmt.body)
 
     def begun(self, stmt: tir.Async) -> None:
-        """Emit an asynchronous copy. A language without asynchronous copies copies immediately and then needs no
-        wait.
+        """Emit an asynchronous copy. In a language without asynchronous copies, the code copies immediately and needs
+        no wait.
         """
         self.store(stmt.body)
 

@@ -283,7 +283,9 @@ class Expressions(ABC):
     # -- single operations that only some languages have: None if several operations replace them
 
     def first_lanes(self, limit: ex.Expr, base: ex.Expr, lanes: int) -> str | None:  # noqa: B027
-        """Return the text of the mask that selects the first `limit - base` lanes, or None if the language has none."""
+        """Return the text of the mask that selects the first `limit - base` lanes, or None if the language has no such
+        mask.
+        """
 
     def multiply_add(self, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str | None:  # noqa: B027
         """Return the text of `a * b + c` on floats with a single rounding, or None if the language has no such

@@ -86,7 +86,7 @@ def rounded(x: ex.FloatImm) -> float:
 
 
 def _rounded_fraction(value: Fraction, digits_kept: int) -> Fraction:
-    """Round to odd, keeping more digits than the dtype has, so that a second rounding gives the correct result."""
+    """Round `value` to odd, with more digits than the dtype has, so that a second rounding gives the correct result."""
     if value == 0:
         return value
     exponent = math.frexp(float(value))[1]

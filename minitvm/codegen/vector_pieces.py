@@ -25,8 +25,8 @@ _COMBINED: dict[str, Any] = {
 
 
 def widest(body: Stmt, lanes: int, fit: Callable[[ex.Expr], int]) -> int:
-    """Return the largest number of lanes, at most `lanes`, that fits all vectors of a kernel. `fit` returns it for one
-    vector.
+    """Return the largest number of lanes, at most `lanes`, that fits all vectors of a kernel. `fit` returns this number
+    for a single vector.
 
     Indices of neighbours in memory, and masks of the first lanes, do not count, because they never become integer
     vectors.
@@ -55,7 +55,9 @@ def _is_of_neighbours(e: ex.Expr) -> bool:
 
 
 def in_pieces(body: Stmt, lanes: int) -> Stmt:
-    """Return a statement whose vectors have at most `lanes` lanes, or a number that is not a multiple of it."""
+    """Split each vector whose number of lanes is a larger multiple of `lanes` into pieces of `lanes` lanes. All other
+    vectors of `body` stay as they are.
+    """
     pieces = _Pieces(lanes)
     return pieces.stmt(body) if any(pieces.is_wide(e) for e in ex.find(body, ex.Expr)) else body
 
@@ -114,7 +116,7 @@ class _Pieces:
     # -- expressions
 
     def narrow(self, e: Any) -> Any:
-        """Return an expression that is not wide itself, after dividing the wide expressions in it into pieces."""
+        """Return an expression that is not wide itself, with the wide expressions in it divided into pieces."""
         if isinstance(e, ex.Call) and e.op in _COMBINED and self.is_wide(e.args[0]):
             pieces = [self.piece(e.args[0], k) for k in range(self.count(e.args[0]))]
             while len(pieces) > 1:  # halves, as a vector's lanes are combined; an odd number keeps its middle piece

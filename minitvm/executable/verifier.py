@@ -60,7 +60,7 @@ def _same(a: nodes.Dim, b: nodes.Dim) -> bool:
 
 
 def overlap(a: nodes.Location, b: nodes.Location, env: Env) -> bool:
-    """Return whether two locations share a byte, as far as that can be decided."""
+    """Return whether two locations share a byte, as far as that can be decided with the values in `env`."""
     if isinstance(a, nodes.ArenaSlice) and isinstance(b, nodes.ArenaSlice):
         if a.arena != b.arena:
             return False
@@ -166,7 +166,7 @@ def _loops(x: nodes.Executable, env: Env) -> Iterator[Breach]:
 
 
 def _behind(ends: list[int], i: int) -> int:
-    """Remove the loops that end before step i from `ends`, and return how many there were."""
+    """Remove the ends of loops that end before step `i` from `ends`, and return how many there were."""
     over = sum(end <= i for end in ends)
     del ends[len(ends) - over :]
     return over

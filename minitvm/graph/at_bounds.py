@@ -1,6 +1,6 @@
 """Replace each data-dependent size in a graph with its upper bound.
 
-It is static, so its operators can be run one by one.
+The resulting graph is static, so its operators can be run one by one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ def at_bounds(graph: Graph) -> Graph:
 
 
 def _bind(graph: Graph, sizes: dict[Var, Expr]) -> None:
-    """Add every size that a graph binds, even inside groups and loops, to `sizes`, with its upper bound."""
+    """Add every size that a graph binds to `sizes`, with its upper bound. Sizes that are bound inside groups and loops
+    are included.
+    """
     for item in graph.nodes:
         if item.op == FUSED:
             _bind(item.graph, sizes)

@@ -158,7 +158,7 @@ class GraphBuilder:
         return nodes
 
     def build(self, outputs: Value | Sequence[Value], states: Mapping[Value, Value] | None = None) -> Graph:
-        """Return the graph with these outputs.
+        """Return the graph whose outputs are `outputs`.
 
         `states` maps inputs to values: in each run, the input is the value that the previous run computed. The value
         may be an output as well. For example, a counter:
@@ -183,8 +183,8 @@ class GraphBuilder:
         )  # fmt: skip
 
     def _position(self, old: Value, new: Value) -> int:
-        """Return the index of the input that holds a state. Raises `InputError` if the types of the state do not
-        match.
+        """Return the index of the input `old`, which holds a state. Raises `InputError` if `new`, the next value of the
+        state, has another type.
         """
         if old not in self._inputs or new not in self._known:
             raise InputError(f"a state is an input and a value of this builder, found {old} and {new}")

@@ -42,7 +42,7 @@ def to_te(node: OpNode | Graph) -> list[te.Tensor]:
 
 
 def relations(node: OpNode | Graph) -> tuple[ex.Expr, ...]:
-    """Return bool conditions on the function's own sizes that the function of a node relies on.
+    """Return the conditions (bool) on its own sizes that the function of a node relies on.
 
     They hold in every run of every network that calls the function. The operators of the network need the same
     conditions on the network's sizes: there they are either proved, or become guards of the executable
@@ -82,7 +82,7 @@ def _to_te(node: OpNode | Graph) -> tuple[list[te.Tensor], list[tuple[Dim, Dim]]
 
 
 def _of_their_own(outputs: list[te.Tensor], taken: list[te.Tensor]) -> list[te.Tensor]:
-    """Return the outputs, replacing an output that is an input or another output with a copy.
+    """Return `outputs`, in which an output that is an input or another output is replaced with a copy.
 
     Each parameter of the function has its own memory.
     """
@@ -139,7 +139,7 @@ def function_key(graph: OpNode | Graph) -> bytes:
 
 
 def own_graph(node: OpNode) -> Graph:
-    """Return a graph that computes the same as the node but does not depend on the network around it.
+    """Return a graph that computes the same as `node` but does not depend on the network around the node.
 
     The inputs are named `p0`, `p1`, .... The symbolic dimensions are variables whose values follow from the shapes of
     the inputs, except `own_scalars`. Dimensions that a `match_cast` assumes to be equal become one dimension.
@@ -221,7 +221,8 @@ def _scalar(constant: Constant) -> ex.Expr:
 
 
 def _taken_for_equal(graph: Graph) -> list[tuple[ex.Expr, ex.Expr]]:
-    """Return pairs of dimensions. Everywhere in the graph, the first one may be replaced by the second.
+    """Return pairs of dimensions such that everywhere in the graph, the first of a pair may be replaced with the
+    second.
 
     If the second dimension of a cast cannot be expressed by the function's variables, the cast stays an operator.
     """

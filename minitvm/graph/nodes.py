@@ -42,8 +42,8 @@ LOOP = "loop"
 
 @node
 class Value(Node):
-    """A tensor in a graph. Two values are the same only if they are the same object. `name` is for messages and
-    inputs.
+    """A tensor in a graph. Two values are the same only if they are the same object. `name` is used in messages, and to
+    pass inputs.
     """
 
     name: str

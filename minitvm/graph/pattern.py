@@ -7,10 +7,10 @@
         match["x"], match.array("bias"), match.node("product") if "product" in match else None
 
 `value` matches any value, `constant` matches a value whose array is known, and `op` matches the output of an operator
-whose inputs match. Each takes a condition (`when`), and a name under which a match holds the value. A name that occurs
-twice must hold the same value both times: `op("multiply", x, op("sigmoid", x))` is x * sigmoid(x). `p | q` matches if p
-or q matches; p is tried first. `graph.rewrite` applies tables of rules whose left sides are such patterns. After
-Relax's dataflow patterns (Lai et al., ASPLOS'25) and tinygrad's `PatternMatcher`.
+whose inputs match. Each accepts a condition (`when`), and a name under which a match holds the value. A name that
+occurs twice must hold the same value both times: `op("multiply", x, op("sigmoid", x))` is x * sigmoid(x). `p | q`
+matches if p or q matches; p is tried first. `graph.rewrite` applies tables of rules whose left sides are such patterns.
+After Relax's dataflow patterns (Lai et al., ASPLOS'25) and tinygrad's `PatternMatcher`.
 """
 
 from __future__ import annotations

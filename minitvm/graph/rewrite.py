@@ -90,7 +90,7 @@ class RewriteRule:
     """A pattern, and the replacement for the output of its root: a value that the pattern names, or a result of `make`.
 
     `make(b, match)` adds operators to the builder and returns the new value. If it returns None, it must not have added
-    any.
+    any operators.
     """
 
     pattern: OpPattern

@@ -51,7 +51,7 @@ def with_copies(steps: Sequence[Step], kernels: Sequence[x.Kernel], memories: Se
 
 
 def _place(steps: Sequence[Step], memories: Sequence[str]) -> None:
-    """If only the kernels of one other memory use a value, place it in that memory."""
+    """Place each value that only the kernels of one other memory use in that memory."""
     users: dict[Slot, set[str]] = {}
     for step in steps:
         if isinstance(step, CopyStep):

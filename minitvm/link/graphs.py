@@ -211,7 +211,7 @@ def constant_slots(graph: Graph, constants: Mapping[int, int]) -> dict[Any, Slot
 
 @dataclass(slots=True)
 class _Linking:
-    """Adds the steps of a graph, and of the bodies of its loops, operator by operator."""
+    """Passes the steps of a graph, and of the bodies of its loops, to `linker`, operator by operator."""
 
     linker: Linker
     units: Mapping[Any, Unit]
@@ -323,7 +323,8 @@ class _Linking:
 def leave(linker: Linker, moved: Iterable[tuple[Slot, Slot]], operator: str) -> None:
     """Copy the second slot of each pair to the first, as if all copies happened at the same time.
 
-    Pairs in the same place need no copy. A value that another copy would overwrite is first copied to a temporary slot.
+    A pair whose slots are the same place needs no copy. A value that another copy would overwrite is first copied to a
+    temporary slot.
     """
     pairs = [(place, value) for place, value in moved if not _same_place(place, value)]
     sources = []

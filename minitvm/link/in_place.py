@@ -101,7 +101,7 @@ class _Values:
         return value
 
     def way(self, old: Any, new: Any) -> list[Any] | None:
-        """Return the operators that turn `old` into `new`, all of them in place, or None if that is not possible."""
+        """Return the operators that turn `old` into `new`, if all of them can work in place, or None otherwise."""
         nodes: list[Any] = []
         value = self.root(new)
         while value is not old:
@@ -144,8 +144,8 @@ def written_directly(
 
 
 def _updated(node: Any) -> int | None:
-    """Return the index of the input that a single-operator group returns with some elements replaced, or None
-    otherwise.
+    """Return the index of the input that a group with a single operator returns with some elements replaced, or None
+    for any other node.
     """
     if node.op != FUSED or len(node.graph.nodes) != 1:
         return None

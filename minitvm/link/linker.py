@@ -155,7 +155,8 @@ class Linker:
         states: Sequence[x.TensorSpec] = (),
         bounds: Sequence[x.Bound] = (),
     ) -> x.Executable:
-        """Build the executable. Slots without a location are placed in one arena according to their lifetimes.
+        """Build the executable. Slots without a location are placed in one arena per memory, according to their
+        lifetimes.
 
         Raises `InternalError` if the steps do not write an output, or read a slot before they write it.
         """

@@ -64,7 +64,9 @@ def plan_memory(values: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Plan:
 
 
 def _packed(values: Sequence[Lifetime], sizes: dict[int, int]) -> tuple[dict[int, int], int]:
-    """Place some of the values. Returns the offset of each by index, and the end. `sizes` are multiples of one unit."""
+    """Place the values whose indices are in `sizes`. Return the offset of each by index, and the end of the last one.
+    `sizes` are multiples of one unit.
+    """
     places: dict[int, int] = {}
     for index in sorted(sizes, key=lambda i: (-sizes[i], values[i].first, i)):
         busy = sorted((places[p], sizes[p]) for p in places if values[p].meets(values[index]))
@@ -142,7 +144,7 @@ def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
 def _place_alone(
     values: Sequence[Lifetime], indices: Sequence[int], offsets: dict[int, Dim], size: Dim, alignment: int
 ) -> Dim:
-    """Place values after `size` and return the new end.
+    """Place the values with these `indices` after the first `size` bytes, and return the new end.
 
     Values of equal size share a place if their lifetimes do not overlap.
     """

@@ -23,7 +23,7 @@ from ..topi import registry
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A value that a program uses: the number of bytes that it needs, and its `location` once that is decided.
+    """A value that a program uses: the number of bytes that it needs, and its `location` once the location is decided.
 
     If it has a `home`, it is the part of that slot that begins at byte `offset`. `memory` is only for slots without a
     home and a location: it is the target in whose memory the value will be, or "" for the program's own memory.

@@ -76,8 +76,8 @@ def _example(access: Unshown, sizes: list[Var]) -> tuple[bool, dict[Var, int] | 
 
 
 def _refused(func: tir.PrimFunc, access: Unshown, example: Mapping[Var, int] | None) -> VerificationError:
-    """Return the error for an access: where it is, the range that its index must stay in, and where the index comes
-    from.
+    """Return the error for an access. It says where the access is, the range in which its index must stay, and where
+    the index comes from.
     """
     buffer, axis = access.buffer, access.axis
     node = access.node

@@ -49,7 +49,8 @@ class LoweredFunc:
 
     `params` are the parameters of the original function. `host` calls the kernels, with flat buffers. If the function
     was lowered for the host instead of the target of its network, `refusal` is the reason; otherwise it is "".
-    `conditions` are about its symbolic dimensions and scalars: if all hold, its accesses are inside their buffers.
+    `conditions` are about its symbolic dimensions and scalars: if all of them hold, its accesses are inside their
+    buffers.
     """
 
     name: str

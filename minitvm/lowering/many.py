@@ -32,7 +32,7 @@ def lower_functions(
     progress: Progress | None = None,
     decisions: Decisions | None = None,
 ) -> dict[bytes, LoweredFunc]:
-    """Schedule and lower functions, and return the results by key.
+    """Schedule and lower `functions`, and return the results by key.
 
     With a `callback`, all passes run in this process. `decisions` maps the keys of some functions to their schedules. A
     decision that no longer applies causes a warning.

@@ -175,7 +175,9 @@ def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str,
 
 
 def disjoint(what: str, written: Sequence[tuple[str, Any]], others: Sequence[tuple[str, Any]]) -> None:
-    """Raise `InputError` if a destination shares memory with another argument; kernels assume that it does not."""
+    """Raise `InputError` if a destination shares memory with another argument, because kernels assume that no two
+    arguments overlap.
+    """
     spans = [(name, *_span(array)) for name, array in (*written, *others)]
     for i, (name, low, high) in enumerate(spans[: len(written)]):
         for other, other_low, other_high in spans[i + 1 :]:

@@ -209,7 +209,7 @@ def check_fixed_dims(what: str, spec: TensorSpec, shape: tuple[int, ...]) -> Non
 
 
 def shape_of(spec: TensorSpec, env: Bindings) -> tuple[int, ...]:
-    """Return the shape of a tensor for the given dimensions. Raises `InputError` if a dimension is negative."""
+    """Return the shape of a tensor for the dimensions in `env`. Raises `InputError` if a dimension is negative."""
     shape = tuple(int(evaluate(d, env)) for d in spec.shape)
     if any(d < 0 for d in shape):
         raise InputError(f"{spec.name} would have shape {shape}, from {shape_text(spec.shape)}")

@@ -99,7 +99,7 @@ class BoundSteps:
         raise NotImplementedError
 
     def read(self, place: exe.Location, dtype: str) -> Any:
-        """Return the number of the given dtype that earlier steps wrote to a location."""
+        """Return the number of type `dtype` that earlier steps wrote to a location."""
         raise NotImplementedError
 
     def write(self, place: exe.Location, number: int) -> None:
@@ -111,7 +111,7 @@ class BoundSteps:
         raise NotImplementedError
 
     def put_back(self, place: exe.Location, array: Array) -> None:
-        """Copy the `array` that an engine wrote back to its location, unless it shares that memory."""
+        """Copy `array`, which an engine wrote, back to its location, unless the array shares that memory."""
 
     def flat(self, place: exe.Location, dtype: DType) -> Array:
         """Return a flat host array over the elements of a location, for a kernel of another machine."""

@@ -94,7 +94,9 @@ class Tensor(np.ndarray[Any, Any]):
 
 
 def tensor(array: Any, device: Device | str | None = None, mem_scope: Any = None) -> Tensor:
-    """Return an array, or numbers, copied to a `Tensor` on the CPU. Python floats become float32, as in TVM."""
+    """Return a `Tensor` on the CPU that holds a copy of an array or of numbers. Python floats become float32, as in
+    TVM.
+    """
     _require_cpu(device)
     values = np.asarray(array)
     if not hasattr(array, "dtype") and values.dtype == np.float64:

@@ -36,7 +36,9 @@ class StampedRun:
 
 
 def fill_skipped(times: np.ndarray[Any, Any], executable: Executable) -> None:
-    """Give the skipped steps of a loop without iterations no time: they begin when the step after the loop begins."""
+    """Give the skipped steps of a loop without iterations a duration of zero: they begin when the step after the loop
+    begins.
+    """
     for number in reversed(range(len(executable.steps))):
         step = executable.steps[number]
         if isinstance(step, Loop):
@@ -47,7 +49,7 @@ def fill_skipped(times: np.ndarray[Any, Any], executable: Executable) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """The seconds per call. `results` has one mean per repeat."""
+    """The seconds per call. `results` holds the mean of each repeat."""
 
     results: tuple[float, ...]
 

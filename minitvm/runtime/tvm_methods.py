@@ -12,7 +12,9 @@ from .time_evaluator import BenchmarkResult, evaluator
 
 
 class TvmMethods:
-    """TVM's methods for a compiled module that can be called. `entry_names` lists the names of its single entry."""
+    """TVM's methods for a compiled module that can be called. `entry_names` lists the names under which its only entry
+    can be looked up.
+    """
 
     executable: Executable
     entry_names: tuple[str, ...] = ("main", "run", "default_function")

@@ -101,7 +101,9 @@ def stays_in_rows(block: Block) -> bool:
 
 
 def reads_where_data_say(block: Block) -> bool:
-    """Return whether results are written in order along the last spatial iterator, and some load has a loaded index."""
+    """Return whether results are written in order along the last spatial iterator, and some load has an index that is
+    itself loaded.
+    """
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
     stores = list(find(block.body, BufferStore))
     loads = list(find(block.body, BufferLoad))
@@ -156,7 +158,7 @@ def readers(func: PrimFunc, block: Block) -> list[Block]:
 
 
 def behind(func: PrimFunc, name: str) -> set[str]:
-    """Return the names of the blocks that use the results of the named block, directly or through other blocks."""
+    """Return the names of the blocks that use the results of the block `name`, directly or through other blocks."""
     found: set[str] = set()
     todo = [block for block in blocks_of(func) if block.name == name]
     while todo:
@@ -168,7 +170,7 @@ def behind(func: PrimFunc, name: str) -> set[str]:
 
 
 def beside(func: PrimFunc, name: str) -> set[str]:
-    """Return the names of the blocks that supply the other operands of the blocks after the named one."""
+    """Return the names of the blocks that supply the other operands of the blocks after the block `name`."""
     after = behind(func, name)
     makers = {block.name: behind(func, block.name) for block in blocks_of(func) if block.name not in {name, *after}}
     return {maker for maker, readers in makers.items() if readers & after and name not in readers}
@@ -219,7 +221,7 @@ def attempt(step: Callable[[], Any]) -> Any:
 
 
 def widest(block: Block) -> int:
-    """Return the size in bytes of the largest element that a block accesses."""
+    """Return the size in bytes of the largest element type that a block accesses."""
     return max((buffer.dtype.bytes for buffer in buffers_touched(block)), default=4)
 
 

@@ -36,7 +36,7 @@ class Unfit(ScheduleError):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The predicted cycles of one core: cycles spent on arithmetic, and cycles spent waiting for memory."""
+    """The predicted cycles of one core: cycles for arithmetic, and cycles of waiting for memory."""
 
     compute: float
     memory: float = 0.0

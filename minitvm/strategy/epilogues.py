@@ -104,7 +104,7 @@ class Rearrangement:
 def rearrangement(reader: Block, source: Buffer) -> Rearrangement | None:
     """Return the rearrangement with which a block reads each element of a buffer once.
 
-    Returns None if the block does not do that, or not along lines.
+    Returns None if the block does not read each element once, or does not read along lines.
     """
     store = reader.body
     if any(axis.kind != SPATIAL for axis in reader.iter_vars) or not isinstance(store, BufferStore):
@@ -147,7 +147,7 @@ def inlined_forward(sch: Schedule, writer: Any) -> Any:
 
 
 def _elementwise(sch: Schedule, producer: Any, consumer: Any) -> bool:
-    """Return whether `consumer` computes each point from the same point of `producer`, with equal shapes."""
+    """Return whether `consumer` computes each point from the same point of `producer`, and both have the same shape."""
     made, uses = block_of(sch, producer), block_of(sch, consumer)
     if any(v.kind != "S" for v in uses.iter_vars) or len(buffers_written(uses)) != 1:
         return False

@@ -90,7 +90,8 @@ class Roles:
         return [p for p in others if not self.needed(p)]
 
     def needed(self, position: int) -> bool:
-        """Return whether the vector operand depends on this axis and the axis has more than one element."""
+        """Return whether the vector operand depends on the axis at `position`, and this axis has more than one element.
+        """
         iterators = [self.block.iter_vars[p] for p in self.axes[position]]
         return any(depends(self.vectors, axis.var) and not is_const(axis.dom.extent, 1) for axis in iterators)
 
@@ -219,7 +220,9 @@ def axes_of(block: Block, accesses: Sequence[Access], kept: Collection[int] | No
 
 
 def neighbours(block: Block, position: int, access: Access, may_be_open: bool = False) -> bool:
-    """Return whether an iterator and the one before it directly index neighbouring dimensions, or neither is used."""
+    """Return whether the iterator at `position` and the one before it directly index neighbouring dimensions of
+    `access`, or neither occurs in it.
+    """
     outer, inner = (block.iter_vars[p] for p in (position - 1, position))
     if not isinstance(inner.dom.extent, ex.IntImm) and not may_be_open:
         return False
@@ -238,7 +241,7 @@ def neighbours(block: Block, position: int, access: Access, may_be_open: bool = 
 
 
 def _is_iterator(index: ex.Expr, var: ex.Var, units: Collection[ex.Var]) -> bool:
-    """Return whether an index is an iterator, possibly plus iterators that are always 0."""
+    """Return whether an index is `var`, possibly plus iterators from `units`, which are always 0."""
     form = linear(index)
     return coefficient(form, var) == 1 and form.const == 0 and all(t in units for t in form.without(var).terms)
 
@@ -391,7 +394,7 @@ def split_axis(sch: Schedule, block: Any, main: Any, position: int, size: int) -
 
 
 def _change_axes(sch: Schedule, block: Any, main: Any, change: Callable[..., list[Any]]) -> None:
-    """Change the axes of a sum, its accumulators and its writer. `change` computes the new positions from the old
+    """Change the axes of a sum, of its accumulators and of its writer. `change` computes the new indices from the old
     ones.
     """
     behind, own = (len(block_of(sch, one).iter_vars) for one in (main, block))

@@ -17,8 +17,8 @@ _LONGEST = 1 << 17  # bytes of a row: several of them fit into an L2 cache
 def normalizes_rows(func: PrimFunc) -> bool:
     """Return whether each row of the result (along its last axis) depends only on that row and on sums over it.
 
-    In that case the last block computes the result, and each earlier block computes either a sum of each row, or a row
-    element by element.
+    In that case the last block computes the result, and each earlier block computes either one element for each row
+    from the whole row, or a row element by element.
     """
     blocks = list(blocks_of(func))
     if not blocks:  # no block computes a result without elements

@@ -55,7 +55,9 @@ class TileNest:
         self.levels[LANES][axis], self.grid[axis] = self.grid[axis], None
 
     def outside_first(self, axes: Sequence[int]) -> list[int]:
-        """Return all axes, those in `axes` last. Pass the split axes to nest the loops of the others outside theirs."""
+        """Return all axes, with those in `axes` last. Pass the split axes to nest the loops of all other axes outside
+        of theirs.
+        """
         return [*(axis for axis in range(len(self.grid)) if axis not in axes), *axes]
 
     def order(self, axes: Sequence[int] | None = None, outside: Sequence[int] | None = None) -> None:
@@ -78,14 +80,14 @@ class TileNest:
         return [self.grid[axis] for axis in self.outside if self.grid[axis] is not None]
 
     def sum_in_tile(self) -> list[Any]:
-        """Compute the sum in the innermost loop over tiles, and return its loops in there, including loops of one
-        iteration.
+        """Compute the sum in the innermost loop over tiles, and return the loops of the sum inside it, including loops
+        of one iteration.
         """
         self.sch.compute_at(self.block, self.tiles[-1], preserve_unit_loops=True)
         return list(self.sch.get_loops(self.block))[self.around + len(self.tiles) :]
 
     def sum_in_thread(self, thread: Any) -> list[Any]:
-        """Compute the sum in the loop over threads, and return its loops in there."""
+        """Compute the sum in the loop over threads `thread`, and return the loops of the sum inside it."""
         self.sch.compute_at(self.block, thread, preserve_unit_loops=True)
         depth = list(self.sch.get_loops(self.block)).index(thread) + 1
         return list(self.sch.get_loops(self.block))[depth:]

@@ -19,7 +19,8 @@ from .nodes import ExternOp, Tensor
 def extern_primfunc(
     input_tensors: Sequence[Tensor], primfunc: PrimFunc | str, extra_vars: Mapping[str, Any] | None = None
 ) -> Any:
-    """Return the tensor that a level-3 function computes from `input_tensors`, or a list if it computes several.
+    """Return the tensor that a level-3 function computes from `input_tensors`, or a list of tensors if it computes
+    several.
 
     The function's first parameters are the inputs, and the others are the results. It must write all of a result before
     it reads from it. Shapes are constants or expressions in the dimensions of the inputs. If `primfunc` is a string, it

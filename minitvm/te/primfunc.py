@@ -21,7 +21,8 @@ def create_prim_func(
     index_dtype_override: str | None = None,
     name: str = "main",
 ) -> tir.PrimFunc:
-    """Return a function that computes tensors from placeholders. `ops` lists both, in parameter order.
+    """Return a function that computes tensors from placeholders. `ops` lists the placeholders and the tensors, in
+    parameter order.
 
     Each compute becomes a block with its signature, spatial iterators first; the root block allocates all tensors that
     are not parameters. The attrs of a compute become annotations of its block. Variables in `ops` become scalar

@@ -71,8 +71,9 @@ class PassContext:
 
     def run(self, name: str, apply: Callable[[M], M], program: M, shown: Callable[[M], Any] = lambda program: program,
             optional: bool = False) -> M:  # fmt: skip
-        """Run `apply(program)` and call every instrument before and after it. `shown` converts the program to a module
-        for the instruments.
+        """Run `apply(program)`, and call every instrument before and after it. `shown` converts the program to a module
+        for the instruments. An `optional` pass is skipped, and the program returned unchanged, if the pass is disabled
+        or an instrument declines it.
         """
         if not self.instruments and not self.disabled_pass:
             return apply(program)

@@ -28,10 +28,11 @@ def all_class_non_max_suppression(
     """Return [selected, count]: one row [image, class, box] for each box that is kept, and their number.
 
     Other rows are 0. `boxes` is [images, boxes, 4], `scores` [images, classes, boxes]; the other three tensors have one
-    element, the first of them int64. For each image and class, boxes with a score above the threshold are considered in
-    descending order of their scores; boxes with equal scores keep their order. A box is dropped if its intersection
-    over union with a box that was kept is above the threshold. `most` is an upper bound on the number of boxes kept per
-    class. A box is given by any two opposite corners, or, in the format "center", as (x, y, width, height).
+    element, the first of them int64. For each image and class, boxes with a score above `score_threshold` are
+    considered in descending order of their scores; boxes with equal scores keep their order. A box is dropped if its
+    intersection over union with a box that was kept is above `iou_threshold`. `most` is an upper bound on the number of
+    boxes kept per class. A box is given by any two opposite corners, or, in the format "center", as (x, y, width,
+    height).
     """
     if boxes.ndim != 3 or scores.ndim != 3 or not agree(dims(boxes)[0], dims(scores)[0]):
         raise TypeMismatch(f"non_max_suppression: {boxes} and {scores} do not fit")
@@ -51,7 +52,9 @@ def all_class_non_max_suppression(
 
 
 def _corners(box: Any, at: Any, form: str) -> list[tuple[Expr, Expr]]:
-    """Return (low, high) of a box along both axes. `box(at, k)` returns the k-th of the four numbers of a box."""
+    """Return (low, high) of a box along both axes. `box(at, k)` returns the k-th of the four numbers of box `at`, and
+    `form` is the box format.
+    """
     if form == CENTER:
         half = const(2.0, "float32")
         return [(box(at, a) - box(at, a + 2) / half, box(at, a) + box(at, a + 2) / half) for a in (0, 1)]

@@ -205,7 +205,7 @@ atan2 = _binary("atan2", te.atan2, "The angle of the point (b, a), in radians.",
 
 @register("where", pattern=Pattern.BROADCAST, onnx="Where", fold=np.where)
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return, for each element, x where the condition holds and y elsewhere."""
+    """Return, for each element, x where `condition` holds and y elsewhere."""
     if x.dtype != y.dtype:
         raise TypeMismatch(f"where: the values differ in dtype: {x.dtype} and {y.dtype}")
     return broadcast("where", lambda c, a, b: te.select(c.astype("bool"), a, b), condition, x, y)
@@ -239,7 +239,9 @@ def broadcast_to(x: Tensor, *, shape: Sequence[shapes.Dim]) -> Tensor:
 
 
 def _becomes(own: shapes.Dim, extent: shapes.Dim) -> bool:
-    """Return whether repeating an axis can give it an extent."""
+    """Return whether an axis of extent `own` can be repeated so that it has `extent`. If symbolic sizes decide this, a
+    requirement on them may be recorded.
+    """
     if shapes.is_one(own) or shapes.same(own, extent):
         return True
     if shapes.differ(own, 1) or not isinstance(own, Var) or not isinstance(extent, int | Var):
@@ -253,7 +255,7 @@ def _becomes(own: shapes.Dim, extent: shapes.Dim) -> bool:
     fold=lambda shape, fill_value, dtype: np.full(shape, fill_value, DType(dtype).numpy),
 )  # fmt: skip
 def full(*, shape: Sequence[shapes.Dim], fill_value: float, dtype: str = "float32") -> Tensor:
-    """Return a tensor whose elements all have one value."""
+    """Return a tensor whose elements all equal `fill_value`."""
     return te.compute(tuple(shape), lambda *i: const(fill_value, dtype), name="T_full")
 
 

@@ -25,7 +25,8 @@ from .transform import reshape
 
 @register("bind_size")
 def bind_size(count: Tensor, *, size: SizeVar, most: Dim, where: str = "", reason: str = "") -> Tensor:  # noqa: ARG001
-    """Return `count`, and make it the value of `size`. A run ends with an error if it is not between 0 and `most`.
+    """Return `count`, and make it the value of `size`. A run ends with an error if the count is not between 0 and
+    `most`.
 
     `most` also bounds the memory of each tensor whose shape contains the size. `where` names the operator that needs
     the size. If there is a `reason`, the number is a check rather than a size: this text is then the error message of
@@ -40,7 +41,7 @@ def bind_size(count: Tensor, *, size: SizeVar, most: Dim, where: str = "", reaso
 
 @register("leading", pattern=Pattern.INJECTIVE)
 def leading(x: Tensor, *, size: Dim, axis: int = 0) -> Tensor:
-    """Return the first `size` entries along an axis, which must have at least that many."""
+    """Return the first `size` entries along `axis`, which must have at least that many entries."""
     at = axis_of(axis, x.ndim)
     extent = dims(x)[at]
     if isinstance(size, int) and (size < 0 or (isinstance(extent, int) and size > extent)):

@@ -29,29 +29,28 @@ _TOGETHER, _OPEN = 512, 64  # elements of a row, so that a few rows stay in the 
 
 @register("cumsum")
 def cumsum(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Return the running sums along an axis. `exclusive` leaves out the element itself, and `reverse` starts at the
-    end.
+    """Return the running sums along `axis`. `exclusive` leaves out the element itself, and `reverse` starts at the end.
     """
     return _cumulative(x, _SUM, axis, exclusive, reverse)
 
 
 @register("cumprod")
 def cumprod(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Return the running products along an axis. `exclusive` leaves out the element itself, and `reverse` starts at
-    the end.
+    """Return the running products along `axis`. `exclusive` leaves out the element itself, and `reverse` starts at the
+    end.
     """
     return _cumulative(x, _PRODUCT, axis, exclusive, reverse)
 
 
 @register("cummax")
 def cummax(x: Tensor, *, axis: int = 0) -> Tensor:
-    """Return the largest element so far along an axis. From the first NaN on, the result is NaN."""
+    """Return the largest element so far along `axis`. From the first NaN on, the result is NaN."""
     return _cumulative(x, _LARGEST, axis, exclusive=False, reverse=False)
 
 
 @register("cummin")
 def cummin(x: Tensor, *, axis: int = 0) -> Tensor:
-    """Return the smallest element so far along an axis. From the first NaN on, the result is NaN."""
+    """Return the smallest element so far along `axis`. From the first NaN on, the result is NaN."""
     return _cumulative(x, _LEAST, axis, exclusive=False, reverse=False)
 
 

@@ -12,5 +12,5 @@ TF32 = "tfloat32"
 
 
 def factor(e: Expr, out_dtype: str) -> Expr:
-    """Return an operand, converted to the dtype of the multiplication."""
+    """Return the operand `e`, converted to the dtype in which products for `out_dtype` are computed."""
     return call("round_tf32", e.astype("float32")) if out_dtype == TF32 else e.astype(out_dtype)

@@ -26,7 +26,7 @@ def _fold_take(data: Any, indices: Any, axis: int | None) -> Any:
 
 @register("take", pattern=Pattern.INJECTIVE, fold=_fold_take)
 def take(data: Tensor, indices: Tensor, *, axis: int | None = None) -> Tensor:
-    """Return the slices of `data` at `indices` along an axis.
+    """Return the slices of `data` at `indices` along `axis`.
 
     The axes of `indices` replace this axis. If `axis` is None, data is flattened first.
     """

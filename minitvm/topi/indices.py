@@ -20,7 +20,7 @@ def check_index(op: str, indices: Tensor) -> None:
 
 
 def widened(index: Expr, extent: Dim) -> Expr:
-    """Return the index in int32 or int64, whichever also holds the extent. Indices that are too large are clamped."""
+    """Return the index in int32 or int64, whichever also holds the extent. An index that is too large is clamped."""
     if index.dtype == "uint64":  # every extent fits into int64
         return te.minimum(index, const((1 << 63) - 1, "uint64")).astype("int64")
     needed = max(index.dtype.bits * (2 if index.dtype.kind == "uint" else 1), as_expr(extent).dtype.bits)
@@ -36,20 +36,21 @@ def from_front(index: Expr, extent: Dim) -> Expr:
 
 
 def clamped(index: Expr, extent: Dim) -> Expr:
-    """Return the index clamped to the axis. A negative index counts from the end."""
+    """Return the index clamped to an axis of extent `extent`. A negative index counts from the end."""
     return nearest(from_front(index, extent), extent)
 
 
 def nearest(place: Expr, extent: Dim) -> Expr:
-    """Clamp an index to an axis: a negative index becomes 0, and an index beyond the end becomes the last one."""
+    """Clamp the index `place` to an axis: a negative index becomes 0, and an index beyond the end becomes the last
+    index.
+    """
     end = as_expr(extent)
     wide = place.astype("int64") if end.dtype.bits > place.dtype.bits else place
     return te.maximum(te.minimum(wide, end.astype(wide.dtype) - 1), const(0, wide.dtype))
 
 
 def check_counts(op: str, dtype: str, extent: Dim) -> None:
-    """Raise `InputError` unless a dtype can hold every index of an axis, or every int32 index if the axis is
-    symbolic.
+    """Raise `InputError` unless `dtype` can hold every index of an axis, or every int32 index if the axis is symbolic.
     """
     kind = DType(dtype)
     size = as_expr(extent)

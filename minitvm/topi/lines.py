@@ -43,7 +43,7 @@ def along(
     whole: Tensor | None = None,
     in_step: bool = False,
 ) -> list[Tensor]:
-    """Apply a function to every line of tensors along an axis, and return its results.
+    """Apply the function `line` to every line of `tensors` along `axis`, and return its results.
 
     The parameters of the function are one line of each tensor, followed by one line of each result. Along the other
     axes, all tensors have the same extents. `starts` are the initial values of the first results before the function
@@ -150,8 +150,8 @@ def updated(
 
 
 def zeroed(func: tir.PrimFunc, results: Sequence[int]) -> tir.PrimFunc:
-    """Return the function with the results of the given indices set to zero first. It needs this if it writes them at
-    data-dependent places.
+    """Return the function with the results at the positions `results` set to zero first. A function needs this if it
+    writes such a result at data-dependent places.
     """
     buffers = [func.buffers[k] for k in results]
     zeros = [started(b, lambda *_, b=b: const(0, b.dtype)) for b in buffers]

@@ -26,8 +26,8 @@ def batch_norm(
     data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor, *, axis: int = 1,
     epsilon: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """Return (data - mean) / sqrt(var + epsilon) * gamma + beta, with one given mean and variance per channel along
-    `axis`.
+    """Return (data - mean) / sqrt(var + epsilon) * gamma + beta, where mean and var (`moving_mean`, `moving_var`) have
+    one element per channel along `axis`.
 
     There is a single output; Relay's operator also returns the statistics.
     """
@@ -46,7 +46,7 @@ def batch_norm(
 def layer_norm(
     data: Tensor, gamma: Tensor, beta: Tensor | None = None, *, axis: int | Sequence[int] = -1, epsilon: float = 1e-5
 ) -> Tensor:
-    """Normalise over the axes. gamma and beta have the shape of these axes."""
+    """Normalise over the axes in `axis`. gamma and beta have the shape of these axes."""
     axes = axes_of(axis, data.ndim)
     for weight in (gamma, beta):
         if weight is not None:
@@ -175,7 +175,9 @@ def _places(number: Any, extents: Sequence[Any]) -> list[Any]:
 
 @register("nn.rms_norm")
 def rms_norm(data: Tensor, weight: Tensor, *, axis: int | Sequence[int] = -1, epsilon: float = 1e-5) -> Tensor:
-    """Return data / sqrt(mean(data^2) + epsilon) * weight over the axes. weight has the shape of these axes."""
+    """Return data / sqrt(mean(data^2) + epsilon) * weight, with the mean over the axes in `axis`. weight has the shape
+    of these axes.
+    """
     axes = axes_of(axis, data.ndim)
     _check_shape("nn.rms_norm", weight, [dims(data)[a] for a in axes])
     square = mean(elementwise(data, lambda v: v * v, "square"), axis=axes, keepdims=True)
@@ -190,7 +192,9 @@ def rms_norm(data: Tensor, weight: Tensor, *, axis: int | Sequence[int] = -1, ep
 
 @register("nn.l2_normalize")
 def l2_normalize(data: Tensor, *, axis: int | Sequence[int] = 1, eps: float = 1e-10, ord: int = 2) -> Tensor:
-    """Return data divided by its norm over the axes, or by sqrt(eps) if that is larger. `ord` 1 uses the sum of |x|."""
+    """Return data divided by its norm over the axes in `axis`, or by sqrt(eps) if that is larger. `ord` 1 uses the sum
+    of |x|.
+    """
     axes = axes_of(axis, data.ndim)
     if ord not in (1, 2):
         raise InputError(f"nn.l2_normalize: ord is 1 or 2, found {ord}")
@@ -210,7 +214,7 @@ def l2_normalize(data: Tensor, *, axis: int | Sequence[int] = 1, eps: float = 1e
 def lrn(
     data: Tensor, *, size: int = 5, axis: int = 1, bias: float = 2.0, alpha: float = 1e-5, beta: float = 0.75
 ) -> Tensor:
-    """Return data / (bias + alpha / size * sum of squares over `size` neighbours along the axis) ^ beta (AlexNet)."""
+    """Return data / (bias + alpha / size * sum of squares over `size` neighbours along `axis`) ^ beta (AlexNet)."""
     at = axis_of(axis, data.ndim)
     require_positive(size, "nn.lrn size")
     extent = dims(data)[at]

@@ -247,7 +247,7 @@ class TimeStep:
         self.statements: list[Stmt] = []
 
     def x(self, gate: int, b: Expr, j: Expr) -> Expr:
-        """Return what the input contributes to a gate, for row `b` and element `j`."""
+        """Return the contribution of the input to a gate, for row `b` and element `j`."""
         g = self._group
         return g.x[self._place, g.first + b, g.way, plus(j, gate * self.hidden)]
 
@@ -260,7 +260,7 @@ class TimeStep:
     def unless_over(self, b: Expr, new: Expr, old: Expr) -> Expr:
         """Return `new` if row `b` has this time step, and `old` if the row has already ended.
 
-        A row without a given length has all time steps.
+        In a layer without `lengths`, every row has all time steps.
         """
         length = self._group.length(b)
         return new if length is None else te.select(self._place.astype("int64") < length, new, old)

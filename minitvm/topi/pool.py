@@ -191,8 +191,8 @@ def avg_pool1d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
 def avg_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
                ceil_mode: bool = False, count_include_pad: bool = False,
                layout: str = "NCHW") -> Tensor:  # fmt: skip
-    """Return the mean of each window. With `count_include_pad`, the given padding counts as zeros; otherwise it is left
-    out.
+    """Return the mean of each window. With `count_include_pad`, elements of `padding` count as zeros; otherwise they
+    are left out.
 
     `layout` is the order of the axes of data and result.
     """

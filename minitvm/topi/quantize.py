@@ -16,7 +16,9 @@ from .shapes import agree, axis_of, broadcast_index, differ, dims, is_one, requi
 
 
 def _parameter(data: Tensor, tensor: Tensor, axis: int, block_size: int) -> Callable[..., Expr]:
-    """Return a function that maps a point of the data to the element of a scale or zero point that belongs to it."""
+    """Return a function that maps a point of the data to the element of `tensor`, a scale or zero point, that applies
+    at this point.
+    """
     if tensor.ndim == 0:
         return lambda *_: tensor[()]
     place = axis_of(axis, data.ndim)

@@ -1,4 +1,5 @@
-"""Reductions over some axes. `axis` None means all axes; `keepdims` keeps each reduced axis with extent 1."""
+"""Reductions over some axes. If `axis` is None, all axes are reduced; `keepdims` keeps each reduced axis with extent 1.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def _reduce(
 
 
 def count_of(x: Tensor, axis: Axes) -> Expr:
-    """Return how many elements are reduced into one, as an integer expression."""
+    """Return how many elements of `x` are reduced into one, as an integer expression."""
     return as_expr(product([dims(x)[a] for a in axes_of(axis, x.ndim)]))
 
 

@@ -98,7 +98,7 @@ class Operator:
 
     @property
     def is_reduction(self) -> bool:
-        """Return whether the operator only reduces axes, with no attributes but `axis` and `keepdims`."""
+        """Return whether the operator only reduces axes, and has no attributes except `axis` and `keepdims`."""
         return self.pattern is Pattern.COMM_REDUCE and self.attrs.keys() == {"axis", "keepdims"}
 
     def normalize(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Operator:
         return list(outputs) if isinstance(outputs, list | tuple) else [outputs]
 
     def output_types(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[TensorType]:
-        """Return the shape and dtype of each output for inputs of these types. Errors name the operator.
+        """Return the shape and dtype of each output, given the types of the inputs. Errors name the operator.
 
         Results for static shapes are cached, because a network contains the same operators many times, and each pass
         needs the types.
@@ -282,7 +282,7 @@ def refuse(name: str, reason: str) -> None:
 
 
 def get(name: str) -> Operator:
-    """Return the operator with this name. Raises `UnsupportedOperator` if there is none."""
+    """Return the operator `name`. Raises `UnsupportedOperator` if there is none."""
     if name not in OPERATORS:
         _of_machines()
     if name in OPERATORS:
@@ -293,7 +293,9 @@ def get(name: str) -> Operator:
 
 
 def named(language: Language, name: str) -> Operator | None:
-    """Return the operator with this name in ONNX or ATen ("hardswish.default"), or None if there is none."""
+    """Return the operator that `language` (ONNX or ATen) calls `name`, for example "hardswish.default"; None if there
+    is none.
+    """
     for ours in reversed(_NAMED.get((language, name), [])):
         if ours in OPERATORS and (language, name) in _names_elsewhere(OPERATORS[ours]):
             return OPERATORS[ours]

@@ -248,7 +248,7 @@ def _cubic(
 
 
 def cubic_weight(d: Expr, a: float = -0.75) -> Expr:
-    """Return Keys' cubic kernel at a distance between 0 and 2."""
+    """Return Keys' cubic kernel at a distance `d` between 0 and 2, with the parameter `a`."""
     near = ((d * (a + 2.0)) - (a + 3.0)) * d * d + 1.0
     far = ((d - 5.0) * d + 8.0) * d * a - 4.0 * a
     return te.select(d <= const(1, d.dtype), near, far)

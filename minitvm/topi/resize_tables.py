@@ -56,7 +56,7 @@ def _inside(places: np.ndarray, extent: int) -> np.ndarray:
 
 
 def _cubic(distance: np.ndarray, alpha: float) -> np.ndarray:
-    """Return Keys' cubic kernel at the given distances."""
+    """Return Keys' cubic kernel at the distances in `distance`."""
     near = ((alpha + 2) * distance - (alpha + 3)) * distance**2 + 1
     far = ((distance - 5) * distance + 8) * distance * alpha - 4 * alpha
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))

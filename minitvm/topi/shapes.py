@@ -39,7 +39,7 @@ def dims(tensor: Tensor, layout: str = "") -> tuple[Dim, ...]:
 
 
 def constant(value: Dim, what: str) -> int:
-    """Return a dimension as an int. Raises `InputError` with the name `what` if it is symbolic."""
+    """Return a dimension as an int. Raises an `InputError` that calls the dimension `what` if it is symbolic."""
     reduced = simple(value)
     if isinstance(reduced, int):
         return reduced
@@ -124,7 +124,7 @@ def require_at_least(size: Dim, least: Dim, what: str) -> None:
 
 
 def require_divides(divisor: Dim, size: Dim, what: str) -> None:
-    """Require that a size is a multiple of a divisor, which must be at least 1 (see `require`). `what` names what the
+    """Require that `size` is a multiple of `divisor`, which must be at least 1 (see `require`). `what` names what the
     size counts.
     """
     if isinstance(divisor, int) and divisor < 1:
@@ -158,7 +158,9 @@ def differ(a: Dim, b: Dim) -> bool:
 
 
 def may_exceed(a: Dim, b: Dim) -> bool:
-    """Return whether a dimension can exceed another one for some values of their variables. Undecided means True."""
+    """Return whether `a` can exceed `b` for some values of their variables. The answer is True if this cannot be
+    decided.
+    """
     if isinstance(a, int) and isinstance(b, int):
         return a > b
     more = simple(ex.GT(ex.as_expr(a), ex.as_expr(b)))
@@ -258,8 +260,8 @@ def _is_free(dim: Dim) -> bool:
 
 
 def require_repeats(size: Dim, extent: Dim, what: str = "entries to repeat") -> None:
-    """Require that a size is `extent`, or 1, in which case the only entry is repeated. `what` names what the size
-    counts.
+    """Require that `size` is `extent`, or that it is 1, in which case the only entry is repeated. `what` names what the
+    size counts.
     """
     left, right = ex.match(ex.as_expr(size), ex.as_expr(extent))
     one = ex.EQ(left, ex.const(1, left.dtype))

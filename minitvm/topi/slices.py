@@ -38,8 +38,7 @@ def strided_slice(
     strides: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
 ) -> Tensor:
-    """Return `x[begin:end:strides]` along the axes (by default the first ones). Negative numbers follow Python's
-    rules.
+    """Return `x[begin:end:strides]` along `axes` (by default the first ones). Negative numbers follow Python's rules.
     """
     where = [shapes.axis_of(a, x.ndim) for a in axes] if axes is not None else list(range(len(begin)))
     steps = tuple(strides) if strides is not None else (1,) * len(where)
@@ -122,7 +121,7 @@ def _clamped_behind(extent: shapes.Dim, bound: shapes.Dim) -> shapes.Dim:
 
 @register("reverse", pattern=Pattern.INJECTIVE, fold=np.flip)
 def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:
-    """Return x reversed along the axes."""
+    """Return x with its elements in reverse order along the axes in `axis`."""
     axes = shapes.axes_of(axis, x.ndim)
 
     def element(*i: Any) -> Expr:

@@ -26,7 +26,7 @@ def _without(indices: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
 
 @register("nn.softmax", onnx=Onnx("Softmax", {"axis": "axis"}, since=13))
 def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
-    """Return exp(x) / sum(exp(x)) along an axis.
+    """Return exp(x) / sum(exp(x)) along `axis`.
 
     In float32 and float64, the exponentials are multiplied by the inverse of the sum, so that each row needs only one
     division, because a division takes as long as an exponential. For 16-bit floats this would lose precision if the sum
@@ -53,7 +53,7 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
 
 @register("nn.log_softmax", onnx=Onnx("LogSoftmax", {"axis": "axis"}, since=13))
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
-    """Return log(softmax(x)) along an axis, computed without a division."""
+    """Return log(softmax(x)) along `axis`, computed without a division."""
     at, kept, largest = _shifted(x, axis)
     k = te.reduce_axis((0, x.shape[at]), name="k")
 

@@ -40,7 +40,7 @@ _LONG = 4096  # from this number of elements on, fewer digits with more bits are
 
 @register("argsort")
 def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str = "int64") -> Tensor:
-    """Return the indices that sort a tensor along an axis. Equal elements keep their order."""
+    """Return the indices that sort a tensor along `axis`. Equal elements keep their order."""
     at = axis_of(axis, data.ndim)
     extent = dims(data)[at]
     check_counts("argsort", dtype, extent)
@@ -66,7 +66,8 @@ def order_of_rows(flat: Tensor, rows: Dim, columns: int) -> Tensor:
 def topk(
     data: Tensor, *, k: Dim = 1, axis: int = -1, is_ascend: bool = False, dtype: str = "int64"
 ) -> list[Tensor]:  # fmt: skip
-    """Return [values, indices] of the first k elements along an axis in descending (or ascending) order.
+    """Return [values, indices] of the first k elements along `axis` in descending (or, with `is_ascend`, ascending)
+    order.
 
     Equal elements keep their order. k may be symbolic, from 0 to the extent; then all elements are sorted.
     """
@@ -266,7 +267,8 @@ def _merge_sort(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
 
 
 def _heap(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """Return a function that keeps the first k elements so far in a heap in the results, with the last of them on top.
+    """Return a function that keeps the first k elements so far in a heap, whose memory is the results. The last of
+    these elements is at the top.
 
     In the end, the tops are removed one by one and fill the results from the back. Most elements do not come before the
     top, so there are usually n comparisons and k log k steps, and n log k in the worst case. The results begin as the

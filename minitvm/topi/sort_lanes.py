@@ -1,4 +1,5 @@
-"""Sorts that do the same steps for all data. So schedules can sort many lines at once, each in one lane of a vector.
+"""Sorts that do the same steps whatever the data are. So schedules can sort many lines at once, each in one lane of a
+vector.
 
 Elements are pairs of a key and a position in one integer (`placed_key`). So a step only needs the minimum and the
 maximum of two elements, and equal elements keep their order.
@@ -19,7 +20,7 @@ MOST = 40  # elements that are inserted into, one statement each: in registers, 
 
 
 def exchanges(extent: int) -> int:
-    """Return how many pairs `merge_exchange` compares."""
+    """Return how many pairs `merge_exchange` compares in a line of `extent` elements."""
     rounds, pairs = max(extent - 1, 0).bit_length(), 0
     for a in range(rounds):
         step = 1 << rounds - 1 - a

@@ -25,7 +25,7 @@ class Aten(NamedTuple):
     """The operators of ATen, PyTorch's library, with the same meaning, for the same inputs in the same order.
 
     `names` are separated by blanks. They may have an overload, "mul.Scalar"; a name without one means "name.default".
-    `attrs` maps an attribute to its name in ATen, or to its value if ATen has no such argument.
+    `attrs` maps an attribute to its name in ATen, or to the only supported value if ATen has no such argument.
 
     `operands` says to which dtype PyTorch converts the operands: the dtype of the result ("result"), the dtype to which
     it promotes them ("common"), bool ("bool"), or none ("own"). `of_bools` is the operator with the same meaning for

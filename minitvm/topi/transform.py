@@ -27,7 +27,7 @@ def _fold_reshape(x: Any, newshape: Sequence[int], allowzero: bool) -> Any:
 
 @register("reshape", pattern=Pattern.INJECTIVE, fold=_fold_reshape, view=True)
 def reshape(x: Tensor, *, newshape: Sequence[shapes.Dim], allowzero: bool = False) -> Tensor:
-    """Return the same elements, in row-major order, in another shape.
+    """Return the elements of `x`, in row-major order, in the shape `newshape`.
 
     An extent of -1 is inferred from the others, and 0 copies the input's extent.
     """
@@ -95,7 +95,9 @@ def _quotient(numerator: Sequence[shapes.Dim], denominator: Sequence[shapes.Dim]
 
 
 def _matching_groups(old: Sequence[shapes.Dim], new: Sequence[shapes.Dim]) -> list[tuple[list[int], list[int]]]:
-    """Split the axes of both shapes into groups with equal products, so that each element stays within its group."""
+    """Split the axes of both shapes into groups of equal products, so that a reshape keeps each element within its
+    group.
+    """
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(old) or j < len(new):
@@ -204,7 +206,7 @@ def _fold_squeeze(x: Any, axis: int | Sequence[int] | None) -> Any:
 
 @register("squeeze", pattern=Pattern.INJECTIVE, fold=_fold_squeeze, view=True)
 def squeeze(x: Tensor, *, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Return x without the given axes, whose extents must be 1. None removes all axes of extent 1."""
+    """Return x without the axes in `axis`, whose extents must be 1. None removes all axes of extent 1."""
     if axis is None:
         gone: tuple[int, ...] = tuple(a for a, d in enumerate(dims(x)) if shapes.is_one(d))
     else:
@@ -225,7 +227,7 @@ def squeeze(x: Tensor, *, axis: int | Sequence[int] | None = None) -> Tensor:
     onnx=Onnx("Concat", {"axis": "axis"}),
 )  # fmt: skip
 def concatenate(*data: Tensor, axis: int = 0) -> Tensor:
-    """Return the tensors joined along an axis."""
+    """Return the tensors joined along `axis`."""
     if not data:
         raise InputError("concatenate: nothing to put together")
     first = data[0]
@@ -255,7 +257,7 @@ def concatenate(*data: Tensor, axis: int = 0) -> Tensor:
 
 @register("stack", pattern=Pattern.INJECTIVE, fold=lambda *data, axis: np.stack(data, axis))
 def stack(*data: Tensor, axis: int = 0) -> Tensor:
-    """Return tensors of one shape, stacked along a new axis."""
+    """Return tensors of one shape, stacked along the new axis `axis`."""
     if not data:
         raise InputError("stack: nothing to put together")
     at = shapes.axis_of(axis, data[0].ndim + 1)
@@ -269,7 +271,9 @@ def _fold_split(x: Any, indices_or_sections: int | Sequence[int], axis: int) -> 
 
 @register("split", pattern=Pattern.INJECTIVE, fold=_fold_split)
 def split(x: Tensor, *, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Split a tensor along an axis into a number of equal parts, or at the given indices. Returns the parts."""
+    """Split a tensor along `axis` into a number of equal parts, or at the indices in `indices_or_sections`. Returns the
+    parts.
+    """
     at = shapes.axis_of(axis, x.ndim)
     extent = dims(x)[at]
     if isinstance(indices_or_sections, int):
@@ -310,7 +314,7 @@ def tile(x: Tensor, *, reps: Sequence[shapes.Dim]) -> Tensor:
 
 @register("repeat", pattern=Pattern.INJECTIVE, fold=np.repeat)
 def repeat(x: Tensor, *, repeats: int, axis: int = 0) -> Tensor:
-    """Return x with each element along an axis repeated `repeats` times."""
+    """Return x with each element along `axis` repeated `repeats` times."""
     at = shapes.axis_of(axis, x.ndim)
     shape = [shapes.simple(shapes.times(d, repeats)) if a == at else d for a, d in enumerate(dims(x))]
     return te.compute(shape, lambda *i: x[(*i[:at], i[at] // repeats, *i[at + 1 :])], name="T_repeat")
@@ -468,8 +472,8 @@ def match_cast(x: Tensor, *, dims: Sequence[tuple[shapes.Dim, shapes.Dim]], wher
     """Return x with equal dimensions renamed: for each pair in `dims`, the first dimension is written as the second
     one.
 
-    `where` names the operator that needs this, for the error of a run in which they are not equal. This follows Relax's
-    `match_cast`.
+    `where` names the operator that needs this, for the error of a run in which the two dimensions are not equal. This
+    follows Relax's `match_cast`.
     """
 
     def written(extent: Expr) -> shapes.Dim:

@@ -70,7 +70,9 @@ class _Chain:
     constants: Mapping[Value, np.ndarray]
 
     def added_to(self, b: GraphBuilder, source: Value) -> Value:
-        """Add the operators of the chain, applied to another source. The result has the shape of that source."""
+        """Add the operators of the chain to `b`, applied to `source`, and return the result. It has the shape of
+        `source`.
+        """
         values = {self.source: source}
         for item in self.operators:
             operands = [values[v] if v in values else b.constant(self.constants[v].reshape(())) for v in item.inputs]

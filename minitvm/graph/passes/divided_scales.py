@@ -37,10 +37,11 @@ _ONE = {"multiply": (0, 1)}
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """The changes that divide a value by a scale: the operators involved, and where (operator, input) they read a leaf.
+    """The changes that divide a value by a scale: the operators involved, and the inputs (operator, position) at which
+    they read a leaf.
 
-    A leaf is a constant, or a value that is dequantised with a constant scale. Other readers of the leaf still read the
-    old one.
+    A leaf is a constant, or a value that is dequantised with a constant scale. Other readers of a leaf still read its
+    old value.
     """
 
     operators: frozenset[OpNode] = frozenset()
@@ -104,8 +105,8 @@ class _Divisions(GraphFacts):
     """Finds the values that can be divided by a scale in advance."""
 
     def division(self, reader: OpNode, place: int) -> _Division | None:
-        """Return how to divide an input of an operator by the scale (operators and leaves), or None if that is not
-        possible.
+        """Return how to divide the input of `reader` at position `place` by the scale (operators and leaves), or None
+        if that is not possible.
         """
         value = reader.inputs[place]
         if value.dtype != "float32":

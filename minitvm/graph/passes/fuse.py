@@ -60,7 +60,9 @@ class _Group:
         return self.pattern in (Pattern.COMPLEX_OUT_FUSABLE, Pattern.OPAQUE, Pattern.TUPLE)
 
     def join(self, producer: _Group, readers: int) -> None:
-        """Merge another group into this one. `readers` is how many operators of this group read its output."""
+        """Merge `producer` into this group. `readers` is the number of operators of this group that read the producer's
+        output.
+        """
         self.nodes = [*producer.nodes, *self.nodes]
         self.members |= producer.members
         self.pattern = max(self.pattern, producer.pattern)
@@ -120,7 +122,7 @@ class _Fusion:
                 self.take_all(group, _INJECTIVE)
 
     def take_all(self, group: _Group, patterns: tuple[Pattern, ...]) -> None:
-        """Merge in producers of the given pattern classes until there are none left."""
+        """Merge in producers whose pattern classes are in `patterns`, until there are none left."""
         while True:
             value = next((v for v, producer in self.candidates(group) if producer.pattern in patterns), None)
             if value is None:
@@ -266,7 +268,7 @@ def _takes(item: OpNode, value: Value) -> bool:
 
 
 def fused_node(operators: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) -> OpNode:
-    """Return a fused node of some operators, the last of which computes the result. Its inner graph has its own
+    """Return a fused node that contains `operators`, the last of which computes the result. The inner graph has its own
     values.
     """
     inner: dict[Value, Value] = {}

@@ -52,8 +52,8 @@ def _of_rows(b: Rewriter, match: Match) -> Value | None:
 
 
 def _of_scale(b: Rewriter, match: Match) -> Value | None:
-    """Return the group norm with a multiplication or an addition moved into its constants, or None if they do not
-    fit.
+    """Return the group norm after moving a multiplication or an addition into its constants, or None if their shapes do
+    not fit.
     """
     item, norm = match.root, match.node("norm")
     values = _of_channels(match, item.output)
@@ -79,7 +79,7 @@ def _of_channels(match: Match, output: Value) -> np.ndarray | None:
 
 
 def _norm(b: Rewriter, match: Match, gamma: np.ndarray, beta: np.ndarray, groups: int | None, epsilon: float) -> Value:
-    """Return the normalisation of `x` that replaces the operator at the root."""
+    """Return the normalisation of `x`, a value that the match names, which replaces the operator at the root."""
     x = match["x"]
     weights = [b.constant(a.astype(x.dtype.numpy), name) for a, name in ((gamma, "gamma"), (beta, "beta"))]
     ending = {} if groups is None else {"num_groups": groups}

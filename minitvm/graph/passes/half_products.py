@@ -53,8 +53,8 @@ def half_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph
 
 
 def _of_halves(b: Rewriter, match: Match, direct: Collection[str]) -> Value | None:
-    """Rewrite a product of two 16-bit operands. Returns None if it has the best form already, or if the dtypes do not
-    fit.
+    """Rewrite a product of two 16-bit operands. Returns None if the product has the best form already, or if the dtypes
+    do not fit.
 
     The machine multiplies operands of the dtypes in `direct` without widening.
     """
@@ -73,7 +73,7 @@ def _of_halves(b: Rewriter, match: Match, direct: Collection[str]) -> Value | No
 
 
 def _of_widened(b: Rewriter, match: Match, direct: Collection[str]) -> Value | None:
-    """Rewrite a product of two operands that were widened from the same dtype, so that it reads the narrow operands.
+    """Rewrite a product whose two operands were widened from the same dtype, so that it reads the narrow operands.
 
     Returns None if an operand was not widened.
     """

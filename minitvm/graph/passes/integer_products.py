@@ -186,8 +186,9 @@ def columns_of_bytes(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return a dequantised constant matrix as int8 [columns, depth], and its scales: one per column, or one for all.
 
-    `turned` says that the matrix is stored as [columns, depth]. Returns None if the elements minus their zero points do
-    not fit in int8, or if a scale does not belong to one column or to all.
+    `turned` says that the matrix is stored as [columns, depth]. Returns None if the constant is not a matrix of bytes,
+    if it is empty or quantised in blocks, if its elements minus their zero points do not fit in int8, or if there is
+    neither one scale per column nor one for all.
     """
     found = _columns(item, arrays, turned)
     return None if found is None else found[:2]
@@ -206,7 +207,7 @@ def _columns(
 
 
 def _along(step: np.ndarray, weight: OpNode, axis: int) -> np.ndarray | None:
-    """Return one scale per column, or one for all, or None if the scales are along another axis."""
+    """Return one scale per index along `axis`, or one for all, or None if the scales are along another axis."""
     if step.size == 1:
         return step.reshape(-1)
     return step if weight.attrs["axis"] % weight.inputs[0].ndim == axis else None

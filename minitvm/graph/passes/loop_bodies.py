@@ -2,9 +2,10 @@
 
 - A constant from outside becomes a constant of the body, so that passes can fold it there, and pack weights once.
 - A carried value that the body returns unchanged becomes a value from outside.
-- An operator whose inputs are constants or values from outside is moved before the loop, so that it runs once. Legal,
-  because operators have no side effects: if there is no iteration, it only costs time. An operator that costs less than
-  the memory of its result stays: a change of shape, or an operator without inputs.
+- An operator whose inputs are values from outside, perhaps with constants, is moved before the loop, so that it runs
+  once. Legal, because operators have no side effects: if there is no iteration, it only costs time. An operator that
+  costs less than the memory of its result stays: a change of shape, or an operator that reads only constants, because a
+  later pass folds it.
 - Values from outside that the body does not read are removed, and equal ones are merged.
 
 All of this happens before the other passes, from the outermost loop to the innermost.
@@ -20,7 +21,9 @@ from ..rewrite import rebuild
 
 
 def loop_bodies(graph: Graph) -> Graph:
-    """Compute values in loops that are constant, or the same in every iteration, once instead of in each iteration.
+    """Move operators that compute the same in every iteration out of their loop, so that they run once. Values that a
+    loop carries without changing them become inputs from outside, and constant inputs become constants of its body. An
+    operator that reads only constants stays in the body, where a later pass folds it.
 
     before:
         x = b.input("x", (2, 3))
@@ -82,7 +85,7 @@ def _read_only(item: OpNode, instead: dict[Value, Value]) -> OpNode:
 
 
 def _with_constants(item: OpNode, arrays: dict[Value, object]) -> OpNode:
-    """Turn constants from outside the loop into constants of the loop's body."""
+    """Turn constants from outside the loop, whose arrays are in `arrays`, into constants of the loop's body."""
     pairs = list(zip(outside_inputs(item), own_outside(item), strict=True))
     known = [(outer, own) for outer, own in pairs if outer in arrays]
     if not known:
@@ -98,8 +101,8 @@ def _with_constants(item: OpNode, arrays: dict[Value, object]) -> OpNode:
 
 
 def _without_invariants(item: OpNode, added: list[Constant]) -> tuple[OpNode, list[OpNode]]:
-    """Return the loop without the operators that do the same in each iteration, and these operators, to be put before
-    it.
+    """Return the loop without the operators that compute the same in each iteration, and new operators for them, which
+    belong before the loop.
 
     The constants that the moved operators read are added to `added`.
     """

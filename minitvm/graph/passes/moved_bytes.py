@@ -80,8 +80,8 @@ class _Moving(Forms):
         return floats
 
     def step(self, item: OpNode, dtype: str, floats: str) -> _Step | None:
-        """Return the scale and zero point of an operator, or None if they are not constant or differ between
-        elements.
+        """Return the scale and zero point of a quantisation or dequantisation, or None if they are not constant or
+        differ between elements.
         """
         parameters = [self.arrays.get(v) for v in item.inputs[1:]]
         if dtype not in ("int8", "uint8") or any(p is None or p.size != 1 for p in parameters):
@@ -123,7 +123,7 @@ class _Moving(Forms):
 
     def move(self, item: OpNode) -> bool:
         """Handle an operator that moves elements of its first input to places given by its other inputs; return whether
-        it did.
+        the bytes were moved.
         """
         return self.moved(item, item.inputs[:1]) or self.waits(item)
 
@@ -142,8 +142,8 @@ class _Moving(Forms):
         return self.moved(item, item.inputs)
 
     def moved(self, item: OpNode, data: tuple[Value, ...]) -> bool:
-        """Move the bytes if all of the data were dequantised with the same scale and zero point; return whether they
-        were.
+        """Move the bytes if all of the data were dequantised with the same scale and zero point; return whether the
+        bytes were moved.
         """
         steps = {self.stored[v][1] if v in self.stored else None for v in data}
         if len(steps) != 1 or None in steps:

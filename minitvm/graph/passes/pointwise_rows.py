@@ -92,7 +92,7 @@ class _Rows:
         return self.swapped(b, item, b.op(item.op, *operands, name=item.output.name, **attrs))
 
     def swapped(self, b: Rewriter, item: OpNode, result: Value) -> Value:
-        """Remember that `result` holds an output with its rows and columns swapped; return the transpose of
+        """Record that `result` holds the output of `item` with rows and columns swapped, and return the transpose of
         `result`.
         """
         self.rows[item.output] = result
@@ -106,7 +106,7 @@ def _swaps(item: OpNode | None) -> bool:
 
 
 def _is_bias(item: OpNode) -> bool:
-    """Return whether a bias has one element per channel."""
+    """Return whether a `bias_add` adds one element per channel."""
     return item.attrs["axis"] in (1, -2)
 
 

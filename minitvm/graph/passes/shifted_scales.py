@@ -35,8 +35,8 @@ Emit = Callable[[GraphBuilder], Value]
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A sum in int32. `emit` adds its elements to the graph, and `offset` is added to them, both in units of
-    2^-exponent.
+    """A sum in int32. `emit` adds the operators that compute its elements, to which `offset` must still be added; both
+    are in units of 2^-exponent.
 
     No element is larger than `bound`.
     """
@@ -121,8 +121,8 @@ class _Integers(GraphFacts):
         return None if product is None else lambda b: _as_floats(b, product.total(b), product.exponent)
 
     def _quantized(self, value: Value, exponent: int) -> Emit | None:
-        """Plan how to compute the int8 elements of a float value, in units of 2^-exponent. Returns None if that is
-        not possible.
+        """Plan how to compute a float value as int8 elements in units of 2^-exponent. Returns None if that is not
+        possible.
         """
         low, high = -_BYTE, _BYTE - 1
         item = self.producers.get(value)
@@ -221,7 +221,8 @@ class _Integers(GraphFacts):
         return _Sum(emit, finest, a.bound + b_.bound, a.offset)
 
     def _scale(self, item: OpNode) -> int | None:
-        """Return the exponent of the scale, or None if the quantisation is not of the supported form.
+        """Return the exponent of the scale of a quantisation, or None if the quantisation does not have the supported
+        form.
 
         The bytes must be int8 with one power-of-two scale, and the zero point must be 0.
         """

@@ -46,7 +46,7 @@ def one_reshape(b: Rewriter, match: Match) -> Value:
 
 
 def part_of_joined(b: Rewriter, match: Match) -> Value | None:
-    """If a slice reads only one part of a concatenation, slice that part instead. Returns None if it does not."""
+    """If a slice reads only one part of a concatenation, slice that part instead. Otherwise return None."""
     item, joined = match.root, match.node("joined")
     rank = joined.output.ndim
     axes = [a % rank for a in item.attrs["axes"] or range(len(item.attrs["begin"]))]
@@ -73,7 +73,7 @@ def part_of_joined(b: Rewriter, match: Match) -> Value | None:
 
 
 def _instead(b: Rewriter, match: Match, kind: str, x: Value, **attrs: object) -> Value:
-    """Add an operator that replaces the one at the root and takes over its name."""
+    """Add the operator `kind`, which replaces the operator at the root of the match and takes over its name."""
     result: Value = b.op(kind, x, name=match.root.output.name, **attrs)
     return result
 

@@ -89,7 +89,9 @@ def _order(item: OpNode) -> Tree | None:
 
     @cache
     def best(part: frozenset[int]) -> tuple[int, Tree]:
-        """Return (work, tree): the least work to multiply some operands and keep only the labels that are needed."""
+        """Return (work, tree): the least work to multiply the operands in `part` and keep only the labels that are
+        needed, and the order with this work.
+        """
         kept = _kept(all_labels(part), needed(part))
         if len(part) == 1:
             (number,) = part

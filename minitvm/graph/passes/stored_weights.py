@@ -1,4 +1,4 @@
-"""Products with weights that are stored as bytes read the bytes, and are scaled afterwards.
+"""Let products with weights that are stored as bytes read these bytes, and scale the result afterwards.
 
     dense(x, (w - z) * s)  ->  dense(x, w - z, out_dtype="float32") * s
 
@@ -45,7 +45,7 @@ def stored_weights(graph: Graph, accuracy: str = "fast") -> Graph:
 
 
 def _multiplies_rows(item: OpNode) -> bool:
-    """Return whether an operator multiplies rows of float32."""
+    """Return whether an operator multiplies rows of float32 by a matrix."""
     floats = all(v.dtype == "float32" for v in (*item.inputs, item.output))
     return floats and item.inputs[0].ndim >= 2 and not item.attrs.get("transpose_a")
 

@@ -197,7 +197,7 @@ def read(path: str | os.PathLike[str], mapped: Collection[str] = (), threads: in
 
 
 def parsed(data: memoryview, name: str, mapped: Collection[str] = (), threads: int = 1) -> Container:
-    """Like `read`, but take the bytes of an artifact. Error messages call it `name`.
+    """Like `read`, but for an artifact whose bytes are in memory. Error messages call the artifact `name`.
 
     Views keep the memory of the bytes alive.
     """

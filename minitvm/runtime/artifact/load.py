@@ -53,7 +53,7 @@ def load(
 def module_of(
     container: Container, threads: int | None, progress: Progress | None = None, device: str | int | None = None
 ) -> GraphModule | Function:
-    """Build the module of an artifact that `demand_trust` has accepted."""
+    """Build the module of an artifact. `demand_trust` must have accepted the artifact."""
     with _put_together(container):
         executable = from_json(_json(container, "program"), container.sections["weights"])
         with needed(f"because {container.path} has no machine code for exactly this machine", ONLY_RUN):
@@ -73,7 +73,7 @@ def look_at(path: str | os.PathLike[str]) -> Executable:
 
 @contextlib.contextmanager
 def _put_together(container: Container) -> Iterator[None]:
-    """Within this scope, turn errors in the contents of sections into `ArtifactError`.
+    """Within this scope, report errors in the contents of sections as `ArtifactError`.
 
     The checksums are correct, so the contents must come from another program or version.
     """

@@ -64,8 +64,8 @@ class DeviceArray:
 
     @property
     def room(self) -> int:
-        """The length of the array's address range: its bytes, or at most 1 if addresses only tell pieces of memory
-        apart.
+        """The length of the array's address range: the number of its bytes, or at most 1 if the device's addresses only
+        identify pieces of memory.
         """
         return self.nbytes if self.device.has_addresses else min(self.nbytes, 1)
 
@@ -89,7 +89,7 @@ class DeviceArray:
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:  # fmt: skip
-        """Return a DLPack capsule. All commands that write the array have finished, so any stream may use it.
+        """Return a DLPack capsule. All commands that write the array have finished, so any stream may use the array.
 
         Raises `BufferError` if the caller asks for a copy or for another device.
         """
@@ -124,7 +124,7 @@ class Pool:
         return made
 
     def filled(self, device: Device, data: np.ndarray[Any, Any]) -> DeviceArray:
-        """Return a new array with the given values."""
+        """Return a new array that holds a copy of `data`."""
         array = self.array(device, DType(data.dtype.name), data.shape, "an array")
         if data.nbytes:
             with reported(device, "a copy to the device"):
@@ -195,7 +195,7 @@ def from_dlpack(value: Any) -> Any:
 
 
 def argument(value: Any) -> Any:
-    """Return an argument in the form that a program takes: the address of a host array, or a device array itself.
+    """Return an argument in the form that a program accepts: the address of a host array, or a device array itself.
 
     For anything else, return 0.
     """
@@ -203,7 +203,7 @@ def argument(value: Any) -> Any:
 
 
 def resident(what: str, spec: TensorSpec, value: Any, device: Device | None) -> DeviceArray | None:
-    """Return an argument as an array on the program's device, or None if it is in host memory.
+    """Return an argument as an array on `device`, or None if it is in host memory.
 
     An argument in host memory is checked as a NumPy array instead. `device` is None for a program on the CPU. Raises
     `InputError` if the argument is on another device, and `TypeMismatch` if its dtype is wrong.

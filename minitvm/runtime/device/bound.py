@@ -109,8 +109,8 @@ class BoundProgram(BoundSteps):
     # -- memory
 
     def _chosen(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> _Memory:
-        """Choose the memory for a run. Arguments that the device can access are used in place; the others get a
-        copy.
+        """Choose the memory for a run. Arguments that the device can access are used in place; for each of the others,
+        the program has a copy.
         """
         key = (*map(self._address, inputs), *map(self._address, outputs))
         memory = self._memories.pop(key, None) or self._new_memory(key, inputs, outputs)
@@ -270,7 +270,7 @@ class BoundProgram(BoundSteps):
         self._copy_out(memory, outputs)
 
     def _entered(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> _Memory:
-        """Begin a run: choose its memory and copy its inputs to the device."""
+        """Begin a run: choose its memory, copy its inputs to the device, and return the memory."""
         self.device.enter()
         self.program.memory.require_known()
         memory = self._chosen(inputs, outputs)
@@ -367,10 +367,11 @@ class BoundProgram(BoundSteps):
         return values
 
     def commands(self, calls: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Launch:
-        """Return a function that queues all steps for each set of inputs and outputs, as one command if the device can
-        record.
+        """Return a function that queues all steps for each set of inputs and outputs. They become one command if the
+        device can record all of them and the host has nothing to do between them.
 
-        Inputs are copied from the host only now, and the function copies nothing to the host.
+        This call copies the inputs from the host. The returned function does not copy them again, and copies no results
+        to the host.
         """
         self.device.enter()
         memories = []
@@ -395,9 +396,9 @@ class BoundProgram(BoundSteps):
     def _fetch(
         self, at: exe.Input | exe.Output, memory: _Memory, inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> None:
-        """Copy an argument that is not used in place to the device.
+        """Copy to the device an input that is not used in place, or an output whose old elements are needed.
 
-        If possible, the host does the copy, which is faster than any command.
+        If possible, the host writes the data itself, which is faster than a command of the device.
         """
         spec: exe.TensorSpec
         if isinstance(at, exe.Input):

@@ -39,7 +39,9 @@ class Clock:
             self._groups = [(bound.commands(group), len(group)) for group in groups]
 
     def __call__(self, number: int) -> float:
-        """Return the mean seconds per call of group `number`. Numbers beyond the last group wrap around."""
+        """Return the mean seconds per call of group `number`. A number beyond the last group selects a group modulo the
+        number of groups.
+        """
         commands, count = self._groups[number % len(self._groups)]
         before, _ = self._groups[(number - 1) % len(self._groups)]
         if self._is_long:

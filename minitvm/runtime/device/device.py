@@ -74,7 +74,7 @@ class Device(Protocol):
 
     def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Any] | None) -> list[Any]:
         """Compile the executable's kernels so that they are ready to launch. Raises `TargetError` if the compiler
-        rejects one.
+        rejects a kernel.
 
         `codes` is the machine code from an artifact, as returned by `program.MachineCode.unpack`.
         """
@@ -129,7 +129,9 @@ class Device(Protocol):
         """Queue a copy within the device's memory."""
 
     def launch(self, kernel: Any, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:
-        """Return a function that queues a kernel with these arguments (places and numbers) each time you call it."""
+        """Return a function that queues a kernel with the arguments `values` (places and numbers) each time you call
+        it.
+        """
 
     def finish(self) -> None:
         """Wait for all queued commands."""
@@ -175,7 +177,7 @@ def words_of(values: Sequence[Any], about: Kernel, address: Callable[[Place], in
 def checked_shape(device: Device, name: str, extents: Sequence[int]) -> Shape:
     """Return the launch shape for a grid, given as three numbers of blocks and three numbers of threads.
 
-    Raises `TargetError` if it exceeds the limits of the device.
+    Raises `TargetError` if the shape exceeds the limits of the device.
     """
     blocks, threads = tuple(extents[:3]), tuple(extents[3:])
     limits = device.limits

@@ -64,7 +64,8 @@ class DeviceProgram(Program):
         return dict(zip(numbers, loaded, strict=True))
 
     def open_device(self, wanted: str) -> Device:
-        """Open the device with this number or name. "" means the default device for programs of this kind.
+        """Open the device that `wanted` names by its number or name. "" means the default device for programs of this
+        kind.
 
         Raises `TargetError` if there is no such device.
         """

@@ -78,7 +78,7 @@ class Scope:
 
 
 def has_only(block: Block, kinds: Iterable[str]) -> bool:
-    """Return whether every iterator of a block is of one of the given kinds."""
+    """Return whether the kind of every iterator of a block is in `kinds`."""
     return all(it.kind in kinds for it in block.iter_vars)
 
 

@@ -155,8 +155,8 @@ def union_regions(touched: Iterable[BufferRegion], analyzer: Analyzer | None = N
 
 
 def _hull(ranges: Sequence[Range], whole: Range, analyzer: Analyzer) -> Range:
-    """Return a range that covers all given ranges and starts where one of them starts; the full dimension if the extent
-    would not be constant.
+    """Return a range that covers all `ranges` and starts where one of them starts. Return the full dimension `whole` if
+    the extent would not be constant.
     """
     hull = ranges[0]
     for r in ranges[1:]:

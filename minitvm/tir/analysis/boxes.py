@@ -74,7 +74,7 @@ def touched(
 
 
 def hull(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
-    """Return the smallest box that contains all given boxes."""
+    """Return the smallest box that contains all `boxes`."""
     return regions.hull_of(list(boxes), analyzer)
 
 

@@ -47,9 +47,7 @@ class Access:
 
 
 def accesses(tree: Tree, stmt: Stmt) -> list[Access]:
-    """Return the accesses inside a statement: of blocks as declared in their signatures, and of statements outside
-    blocks.
-    """
+    """Return the accesses inside a statement. The accesses of a block are those that its signature declares."""
     return list(_accesses(stmt, tuple(tree.all_loops_above(stmt))))
 
 
@@ -130,7 +128,8 @@ def exchanging(loops: Sequence[For], buffer: Buffer) -> list[For]:
 
 
 def in_step(access: Access, order: Sequence[Any], free: ex.Expr | None = None) -> tuple[Any, ...]:
-    """Return an order of loops for one access in which all threads that share its buffer have the same position.
+    """Return the order of loops `order`, changed so that all threads that share the buffer of an access have the same
+    position.
 
     The loop of the variable `free` keeps its place.
     """
@@ -312,7 +311,7 @@ def _iterates_once(realize: BlockRealize, loops: Sequence[For], inner: Sequence[
 
 @kept_with_node
 def _known_loops(realize: BlockRealize) -> dict[Any, tuple[set[frozenset[ex.Var]], set[frozenset[ex.Var]]]]:  # noqa: ARG001
-    """A cache of the results of `_iterates_once`, keyed by the domains of the loops around a block.
+    """Return a cache of the results of `_iterates_once`, keyed by the domains of the loops around a block.
 
     Each entry has two sets: the loop sets for which the property is proved, and those for which it is not.
     """

@@ -61,7 +61,7 @@ class Effects:
         )
 
     def without(self, buffers: Iterable[tir.Buffer]) -> Effects:
-        """Return the effects on all buffers except the given ones."""
+        """Return the effects on all buffers except `buffers`."""
         hidden = set(buffers)
         if not hidden:
             return self
@@ -279,7 +279,7 @@ def _loop(loop: tir.For, body: Effects) -> Effects:
 
 
 def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
-    """Return the read if earlier stores may leave a part of it exposed, or None if they cover it."""
+    """Return the read `touch` if earlier `stores` may leave a part of it exposed, or None if they cover it."""
     own = [s for s in stores if s.buffer is touch.buffer]
     if not own:
         return touch
@@ -315,7 +315,8 @@ def _same_pattern(store: Touch, read: tuple[Affine, dict[int, int]]) -> bool:
 
 
 def _before_all(touch: Touch, store: Touch, shared: Sequence[tir.For]) -> bool:
-    """Return whether a conditional store, such as an init in `if k == 0`, certainly happens before all of the reads.
+    """Return whether a conditional store, such as an init in `if k == 0`, certainly happens before all reads of
+    `touch`.
 
     It does if the loops in its conditions run in order, and if the store covers the reads when these loops are at their
     start and the other shared loops are at the same iteration as the reads.

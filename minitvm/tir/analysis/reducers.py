@@ -179,8 +179,8 @@ def _upright(e: ex.Expr) -> ex.Expr:
 def _unify(
     pattern: ex.Node, e: ex.Node, fixed: Mapping[ex.Var, ex.Expr], holes: Values, operands: dict[ex.Var, ex.Expr]
 ) -> bool:
-    """Return whether an expression matches a pattern whose variables `holes` may be replaced; their values are added to
-    `operands`.
+    """Return whether an expression matches a pattern in which the variables `holes` stand for any values; these values
+    are added to `operands`.
     """
     if isinstance(pattern, ex.Var):
         if pattern in fixed:
@@ -226,8 +226,8 @@ register_reducer("max", lambda x, y: (ex.Max(x[0], y[0]),), lambda t: (op.lowest
 
 
 def _running_softmax(at: int) -> Combine:
-    """Return the combination of online softmax: the maximum of the scores, at position `at`, and sums weighted by
-    exp(score - maximum).
+    """Return the function that combines two partial results of online softmax. A partial result is the maximum of the
+    scores, at position `at`, and sums weighted by exp(score - maximum).
 
     (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.)
     """
@@ -270,8 +270,8 @@ def _better(largest: bool, a: ex.Expr, b: ex.Expr, or_equal: bool = False) -> ex
 
 
 def _chosen(largest: bool, at: int, ties: str, value: str) -> Combine:
-    """Return the combination for argmax or argmin on (index, value) pairs; `at` is the position of the index in the
-    pair.
+    """Return the function that combines two (index, value) pairs for argmax (`largest`) or argmin; `at` is the position
+    of the index in the pair.
 
     `ties` says which index wins if the values are equal: "kept" is the old one, "taken" the new one, "first" the
     smaller one and "last" the larger one. The suffix "+nan" means that NaN counts as the best value. `value` says how

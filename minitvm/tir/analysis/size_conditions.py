@@ -302,7 +302,7 @@ def example_of(access: Unshown, sizes: Mapping[ex.Var, int]) -> tuple[bool, dict
 
 
 def value_at(e: ex.Expr, values: Mapping[ex.Var, int]) -> int | None:
-    """Return the value of an index for the given values of variables; None if it depends on other variables."""
+    """Return the value of an index if the variables have `values`; None if the index depends on other variables."""
     try:
         return int(_value(e, values))
     except _NO_VALUE:
@@ -338,8 +338,8 @@ def _closed(used: Iterable[ex.Var], access: Unshown) -> set[ex.Var]:
 
 
 def _points(access: Unshown, needed: set[ex.Var], sizes: Mapping[ex.Var, int]) -> tuple[dict[ex.Var, Any] | None, int]:
-    """Return the iterations of some loops as arrays, and their number. The arrays are None if there are too many
-    iterations.
+    """Return the iterations of the loops whose variables are in `needed` as arrays, and their number. The arrays are
+    None if there are too many iterations.
     """
     env: dict[ex.Var, Any] = {v: np.array([n], np.int64) for v, n in sizes.items()}
     count = 1

@@ -160,7 +160,7 @@ def plan(func: tir.PrimFunc, loop: tir.For) -> Pipeline | Failure:
 
 
 def scheduled(func: tir.PrimFunc, loop: tir.For, stages: tuple[int, ...], order: tuple[int, ...]) -> Pipeline | Failure:
-    """Return the pipeline with the given stages and order, or the reason why it is not legal.
+    """Return the pipeline with `stages` and `order`, or the reason why it is not legal.
 
     Buffers of blocks that are annotated for double buffering get at least two versions.
     """
@@ -209,7 +209,7 @@ def _versions(
 
 
 def _private_buffers(tree: Tree, loop: tir.For) -> list[tir.Buffer]:
-    """Return the allocated buffers that only this loop uses, and in which no iteration reads a value written by another
+    """Return the allocated buffers that only `loop` uses, and in which no iteration reads a value written by another
     iteration.
     """
     by_part = [accesses(tree, part) for part in parts_of(loop)]

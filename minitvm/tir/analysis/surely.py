@@ -21,7 +21,8 @@ _MOST_POINTS = 4096  # the most elements of a region that are checked one by one
 
 
 def reaches_all(block: Block, region: BufferRegion, write: bool) -> bool:
-    """Return whether an iteration of a block certainly touches all of a region.
+    """Return whether each iteration of a block certainly touches all of a region: writes it if `write` is set, reads it
+    otherwise.
 
     This is computed from the body, because declared regions are only upper bounds.
     """
@@ -30,14 +31,14 @@ def reaches_all(block: Block, region: BufferRegion, write: bool) -> bool:
 
 
 def reads_before_writing(block: Block, region: BufferRegion) -> bool:
-    """Return whether an iteration of a block certainly reads all of a region, and reads each element before
-    writing it.
+    """Return whether each iteration of a block certainly reads all of a region, and reads each element before writing
+    it.
     """
     return all_touched(first_reads(block, region.buffer), region, _inside(block))
 
 
 def first_reads(block: Block, buffer: Buffer) -> list[Touch]:
-    """Return the reads in an iteration of a block that see values from before the iteration."""
+    """Return the reads of `buffer` in one iteration of a block that see values from before the iteration."""
     touched = effects(block, frozenset([buffer]))
     latest: dict[int, int] = {}  # the last position of each node in the program, and the first
     earliest: dict[int, int] = {}
@@ -99,7 +100,7 @@ def writes_all(tree: Tree, realize: BlockRealize, buffer: Buffer, within: Stmt |
 def all_read(
     tree: Tree, readers: Sequence[BlockRealize], region: BufferRegion, within: Stmt | None, analyzer: Analyzer
 ) -> bool:
-    """Return whether the given blocks together certainly read all of a region in each run of `within`."""
+    """Return whether `readers` together certainly read all of a region in each run of `within`."""
     of = frozenset([region.buffer])
     touches = [_around(t, tree, reader, within) for reader in readers for t in effects(reader.block, of).reads]
     return all_touched(touches, region, analyzer)

@@ -196,7 +196,7 @@ def is_shared(scope: str) -> bool:
 
 
 def depends(outer: For, stmt: Stmt) -> bool:
-    """Return whether a statement inside a loop over threads behaves differently in different threads.
+    """Return whether a statement inside the thread loop `outer` behaves differently in different threads.
 
     It does if it uses the loop variable (even indirectly, through block iterators or loop bounds), if a condition
     around it does, or if it reads storage that each thread owns.
@@ -212,7 +212,7 @@ def depends(outer: For, stmt: Stmt) -> bool:
 
 
 def differs(threads: Iterable[For], varying: Set[ex.Var], *parts: ex.Node) -> bool:
-    """Return whether any of the parts can differ between iterations of loops over threads.
+    """Return whether any of `parts` can differ between iterations of the loops `threads`.
 
     A part can differ if it uses a variable in `varying` (the variables that differ, including the loops' own) or reads
     storage that each thread owns.

@@ -289,7 +289,7 @@ class Touch:
         sure: bool,
         after: tuple[tuple[Touch, tuple[tir.For, ...]], ...],
     ) -> Touch:
-        """Return a copy with some fields changed. This is faster than `dataclasses.replace`, which matters because
+        """Return a copy with these fields changed. This is faster than `dataclasses.replace`, which matters because
         every statement around an access creates a new touch.
         """
         return Touch(self.node, self.buffer, self.ranges, loops, conditions, sure, self.opaque, self.accumulated, after)
@@ -316,7 +316,8 @@ class Touch:
         return dataclasses.replace(self, ranges=ranges, loops=loops, conditions=conditions, after=after)
 
     def unknown(self, names: set[ex.Var]) -> Touch:
-        """Return this touch for the case that the given variables depend on data, so that their values are unknown."""
+        """Return this touch for the case that the variables `names` depend on data, so that their values are unknown.
+        """
         hidden = set(names)
         for l in self.loops:  # outermost first
             if uses(l.start, hidden) or uses(l.extent, hidden):

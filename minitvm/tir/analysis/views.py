@@ -22,7 +22,9 @@ def views(func: PrimFunc) -> Iterator[tuple[MatchBufferRegion, BufferRegion]]:
 
 
 def resolved(source: BufferRegion, views: Views) -> BufferRegion:
-    """Convert a region of a view to a region of the underlying buffer."""
+    """Convert a region of a view to a region of the underlying buffer. If `source` is not a region of one of `views`,
+    it is returned unchanged.
+    """
     if source.buffer not in views:
         return source
     outer = views[source.buffer]

@@ -1,4 +1,4 @@
-"""The requirement for blocks that pass the address of a buffer to foreign code."""
+"""The invariant that a block declares each buffer whose address it passes to foreign code."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ own_values = holds_inside(
 
 
 def region_of(regions: Sequence[tir.BufferRegion], index: int | str | tir.Buffer) -> tir.BufferRegion | None:
-    """Return the region that an argument refers to by its position, by the name of its buffer, or by the buffer itself;
-    None if there is none.
+    """Return the region that `index` selects: a position, the name of a buffer, or the buffer itself. Return None if
+    there is none.
     """
     for k, region in enumerate(regions):
         if index is region.buffer or (not isinstance(index, bool) and index == k) or index == region.buffer.name:

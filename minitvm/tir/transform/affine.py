@@ -58,7 +58,7 @@ def coefficient(form: Affine, var: Var) -> int:
 
 
 def moves(form: Affine, inside: Collection[Var]) -> bool:
-    """Return whether a form contains any of the variables."""
+    """Return whether a form contains any of the variables in `inside`."""
     return any(v in inside for v in variables(form))
 
 

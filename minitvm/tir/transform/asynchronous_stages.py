@@ -31,11 +31,11 @@ from ..nodes import Async, Buffer, BufferLoad, BufferStore, Stmt, copied_load
 
 
 def asynchronous_parts(pipeline: Pipeline) -> dict[int, Stmt]:
-    """Return the parts, by number, whose copies become asynchronous. In the returned statements, these copies are only
+    """Return the parts whose copies become asynchronous, by number. In the returned statements, these copies are only
     started.
 
-    A copy becomes asynchronous if its stage is listed, a later part reads its destination, no other part writes its
-    destination, and the loop does not write its source.
+    A copy becomes asynchronous if its stage is listed in the annotation, a later part reads its destination, no other
+    part writes its destination, and the loop does not write its source.
     """
     stages = pipeline.loop.annotations.get(ASYNC, ())
     begun: dict[int, Stmt] = {}
@@ -108,7 +108,7 @@ class PipelineGroups:
         self.groups = kept
 
     def passed(self, count: int) -> None:
-        """Record that the middle steps up to step `count` have run and have each committed a group."""
+        """Record that the middle steps have run up to step `count`, and that each of them has committed a group."""
         if self.begun:
             self.groups = list(range(min(self.stages[p] for p in self.begun), count))
 

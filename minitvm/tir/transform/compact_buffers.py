@@ -66,7 +66,7 @@ def _compact(stmt: Any, ranges: Ranges) -> Any:
 
 def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[UsedSpan | None]:
     """Return the part of each dimension that `body` uses, in terms of the variables defined outside of it; None for a
-    dimension if unknown.
+    dimension whose used part is unknown.
     """
     touched = effects(body, frozenset([buffer]))
     runs = []

@@ -19,8 +19,8 @@ _LEFT: ContextVar[list[int] | None] = ContextVar("copies_left", default=None)
 
 
 def within_budget(name: str, func: PrimFunc, apply: Callable[[PrimFunc], PrimFunc]) -> PrimFunc:
-    """Run the pass `name` as `apply(func)`; raise `TooMuchCode` if it makes too many copies, or if its result is too
-    large.
+    """Run the pass `name` as `apply(func)`; raise `TooMuchCode` if the pass makes too many copies, or if its result is
+    too large.
     """
     from .unroll import unrolled_size
 

@@ -88,7 +88,7 @@ def _shared(stmts: Sequence[Stmt]) -> list[Stmt]:
 def _is_concurrent(stmt: Stmt) -> bool:
     """Return whether a statement contains a loop whose iterations are divided among threads.
 
-    Two such loops stay two separate kernels.
+    Two statements with such loops stay two separate kernels.
     """
     if isinstance(stmt, For) and stmt.kind in (ForKind.PARALLEL, ForKind.THREAD):
         return True
@@ -112,8 +112,8 @@ def _moves(condition: Expr) -> bool:
 
 
 def _idle_unless(condition: Expr, stmt: Stmt, around: tuple[For, ...]) -> bool:
-    """Return whether it is proved that a statement does nothing if a condition does not hold; `around` are the loops in
-    between.
+    """Return whether a statement provably does nothing if `condition` does not hold. The loops `around` are between the
+    condition and the statement.
     """
     if isinstance(stmt, For) and stmt.thread is None and not uses(condition, [stmt.var]):
         return _idle_unless(condition, stmt.body, (*around, stmt))

@@ -15,7 +15,8 @@ from .inject_software_pipeline import refusal
 
 
 def inject_double_buffer(func: PrimFunc) -> PrimFunc:
-    """Annotate loops with double buffers as pipelines; raise `ScheduleError` if that would change the meaning.
+    """Annotate loops with double buffers as pipelines; raise `ScheduleError` if that would change the meaning of the
+    program.
 
     before:
         A: T.Buffer((8, 4), "float32")

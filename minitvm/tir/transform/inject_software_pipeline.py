@@ -65,7 +65,9 @@ def inject_software_pipeline(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def refusal(func: tir.PrimFunc, loop: tir.For | None, failure: Failure | None, what: str) -> ScheduleError:
-    """Return the error for a loop that cannot be transformed as its annotations request."""
+    """Return the error for a loop that cannot be transformed as its annotations request. `what` names the
+    transformation.
+    """
     from ..script.printer import script
 
     if failure is None:
@@ -132,7 +134,7 @@ class _Part:
     loop: tir.For
 
     def at(self, iteration: Expr) -> tir.Stmt:
-        """Return the statement for one iteration."""
+        """Return the statement for the iteration `iteration`."""
         instance: tir.Stmt = substitute(
             _own_buffers(fresh_copy(self.stmt)), {self.loop.var: Analyzer().simplify(iteration)}
         )

@@ -60,7 +60,7 @@ def _may_join(loop: For) -> bool:
 
 
 def _fit(loops: list[For]) -> bool:
-    """Return whether one variable can count all iterations of the loops.
+    """Return whether one variable can count all iterations of `loops`.
 
     A symbolic extent counts as 0 if the variables have at least 32 bits; otherwise the loops do not fit.
     """
@@ -106,7 +106,7 @@ def _joined(loops: list[For]) -> list[For]:
 
 
 def _chosen(var: Var, loops: list[For], ends: list[Expr]) -> Stmt:
-    """Return the body that an iteration of the joined loop executes: the body of the loop that the iteration belongs
+    """Return the body of iteration `var` of the joined loop: the body of the loop in `loops` that the iteration belongs
     to.
 
     `ends[k]` is the total number of iterations in loops 0 to k.

@@ -75,9 +75,10 @@ class _InitLowering:
 
 
 def init_nest(node: BlockRealize, loops: tuple[For, ...], empty_sums: bool = False) -> tuple[For, Stmt] | None:
-    """Return (the loop to insert it before, the init in its own loops), or None if the init must stay in place.
+    """Return (the loop before which to insert the init, the init in its own loops), or None if the init must stay in
+    place.
 
-    Moving the init is legal if no other statement in that loop touches the buffers that the init writes, if no
+    Moving the init is legal if no other statement in this loop touches the buffers that the init writes, if no
     statement writes memory that the init or its conditions and bounds read, if spatial and reduction loops are
     separate, and if the reduction has a first step. Every element is then still initialised exactly once before its
     first update. Symbolic sizes are assumed to be at least 1; with `empty_sums`, the init must run even if a symbolic

@@ -48,7 +48,7 @@ def _top(stmt: Stmt) -> Stmt:
 
 
 def _is_steady(value: Expr, body: Stmt) -> bool:
-    """Return whether a value stays the same while a statement runs."""
+    """Return whether `value` stays the same while `body` runs."""
     written = {touch.buffer for touch in effects(body).writes}
     return not any(touch.buffer in written for touch in effects(value).reads)
 

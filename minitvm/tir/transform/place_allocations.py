@@ -189,9 +189,7 @@ class _Placement:
 
 
 def _is_shared(stmt: Stmt) -> bool:
-    """Return whether a buffer that is allocated around this statement would be accessed by several threads
-    or kernels.
-    """
+    """Return whether several threads or kernels would access a buffer that is allocated around this statement."""
     return any(loop.kind in (ForKind.PARALLEL, ForKind.THREAD) for loop in find(stmt, For))
 
 

@@ -1,4 +1,4 @@
-"""Keep the elements that a reduction accumulates into in registers while the reduction's loop runs."""
+"""Hold the elements into which a reduction accumulates in registers while the loop of the reduction runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .affine import linear, structural_key
 
 
 def promote_accumulators(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Keep the elements that a reduction accumulates into in registers. Runs after `unroll`.
+    """Hold the elements into which a reduction accumulates in registers, and store each of them once, after the loop.
+    Runs after `unroll`.
 
     This is legal because distinct buffers do not overlap ("tir.noalias"), so only accesses through the same buffer
     matter.
@@ -65,7 +66,7 @@ Access = tir.BufferLoad | tir.BufferStore
 
 
 def _accumulators(loop: tir.For) -> list[tir.BufferStore]:
-    """Return stores to elements that are the same in all iterations, if the loop accesses no other elements of their
+    """Return the stores to elements that are the same in all iterations, if the loop accesses no other elements of the
     buffers.
     """
     if loop.kind != tir.ForKind.SERIAL or not isinstance(loop.extent, ex.IntImm) or loop.extent.value < 1:
@@ -160,8 +161,8 @@ def _read_first(stmt: tir.Stmt, buffer: tir.Buffer) -> set[Any]:
 
 
 def _registers(stores: list[tir.BufferStore]) -> dict[Any, tuple[tir.Buffer, Any]]:
-    """Return an index in a local buffer for each element. There is one local buffer for each buffer that is reduced
-    into.
+    """Return an index in a local buffer for each element. There is one local buffer for each buffer into which the loop
+    accumulates.
     """
     groups: dict[tir.Buffer, list[tir.BufferStore]] = {}
     for store in stores:
@@ -177,8 +178,8 @@ def _registers(stores: list[tir.BufferStore]) -> dict[Any, tuple[tir.Buffer, Any
 
 
 def _promoted(loop: tir.For, stores: list[tir.BufferStore], earlier: list[tir.Stmt]) -> tir.Stmt:
-    """Return the loop using registers. Values that `earlier` statements stored to the elements are moved to registers
-    directly.
+    """Return the loop with its accumulators in registers. Values that `earlier` statements stored to the elements are
+    moved to registers directly.
     """
     if not stores:
         return loop
@@ -206,7 +207,7 @@ def _promoted(loop: tir.For, stores: list[tir.BufferStore], earlier: list[tir.St
 
 
 def _taken_stores(earlier: list[tir.Stmt], predicates: dict[Any, Any]) -> dict[Any, ex.Expr]:
-    """Return the values that statements right before the loop store to elements that the loop stores again. These
+    """Return the values that statements directly before the loop store to elements that the loop stores again. These
     statements are removed from `earlier`.
     """
     taken: dict[Any, ex.Expr] = {}

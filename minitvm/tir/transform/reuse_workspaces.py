@@ -111,8 +111,8 @@ def _reused(allocation: Allocate, ranges: Ranges) -> Stmt:
 
 
 def _places(stmt: Node, buffer: Buffer, ranges: Ranges, around: tuple[For | LetStmt, ...]) -> Iterator[_Place]:
-    """Yield the loops around all uses of the buffer in which no iteration reads an element that another one wrote,
-    outermost first.
+    """Yield the loops around all uses of the buffer in which no iteration reads an element that another iteration
+    wrote, outermost loop first.
     """
     users = [child for child in children(stmt) if buffer in accessed(child)]
     if isinstance(stmt, For | LetStmt):

@@ -102,7 +102,7 @@ def _uses(node: Node, buffer: tir.Buffer) -> bool:
 
 def _visit(node: Any, named: frozenset[Var]) -> Any:
     """Move the allocations in a statement out of concurrent loops. `named` are the variables of the loops and lets
-    around it.
+    around the statement.
     """
     if not isinstance(node, tir.Stmt):
         return node

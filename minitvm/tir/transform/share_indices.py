@@ -79,8 +79,8 @@ def _key(buffer: Any, form: Affine, dtype: str) -> Any:
 
 
 def _collect(node: Node, counts: dict[Any, int], forms: Forms, local: set[Var]) -> None:
-    """Count the variable parts of the indices inside a node. Other loops are skipped, because they have their own
-    counts.
+    """Count, in `counts`, the variable parts of the indices inside a node. Inner loops are skipped, because they have
+    their own counts.
     """
     if isinstance(node, For) or not contains(node, _Access | LetStmt):
         return

@@ -54,8 +54,8 @@ def _share(node: Node) -> Any:
 
 
 def _begun(stmt: Stmt) -> Stmt:
-    """Return an asynchronous store, which may be inside lets; it becomes an ordinary store if it is no longer a plain
-    copy.
+    """Return an asynchronous store, which may be inside lets. The store becomes an ordinary one if it is no longer a
+    plain copy.
     """
     if isinstance(stmt, LetStmt):
         return LetStmt(stmt.var, stmt.value, _begun(stmt.body))

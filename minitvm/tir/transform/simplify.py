@@ -131,7 +131,7 @@ def _guarded(stmt: Stmt) -> bool:
 
 
 def _idle(stmt: Stmt, analyzer: Analyzer) -> bool:
-    """Return whether a guarded statement certainly does nothing."""
+    """Return whether a guarded statement certainly does nothing, given the facts that `analyzer` knows."""
     if isinstance(stmt, Seq):
         return all(_idle(part, analyzer) for part in stmt.stmts)
     if isinstance(stmt, For):

@@ -9,7 +9,7 @@ DEFAULT_VECTOR_BYTES = 32
 
 
 def vector_lanes(target: Target | None, dtype: str) -> int:
-    """Return how many values of a dtype fit in one SIMD register. Without a target, AVX2 is assumed."""
+    """Return how many values of `dtype` fit in one SIMD register of the target. Without a target, AVX2 is assumed."""
     if target is None:
         return max(1, DEFAULT_VECTOR_BYTES // DType(dtype).scalar.bytes)
     return int(target.vector_lanes(DType(dtype).scalar))

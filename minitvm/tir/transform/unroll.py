@@ -65,7 +65,7 @@ def _statements(stmt: Stmt) -> list[Stmt]:
 
 
 def unrolled_size(stmt: Stmt) -> int:
-    """Return the number of statements after all loops marked `unroll` are unrolled."""
+    """Return the number of statements that a statement has after all loops marked `unroll` are unrolled."""
     if isinstance(stmt, For):
         body = unrolled_size(stmt.body)
         counted = stmt.kind == ForKind.UNROLLED and isinstance(stmt.extent, IntImm)

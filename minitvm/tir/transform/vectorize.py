@@ -221,7 +221,7 @@ class _Vectorizer:
         return not self.varying.isdisjoint(variables(e)) or not self.private.keys().isdisjoint(accessed(e))
 
     def agrees(self, e: ex.Expr, mask: ex.Expr | None) -> bool:
-        """Return whether all lanes have the same value, and the value may be computed even if no lane runs."""
+        """Return whether `e` has the same value in all lanes, and may be computed even if no lane runs."""
         return not self.varies(e) and (mask is self.tail or self.reads_what_is_there(e))
 
     def reads_what_is_there(self, e: ex.Expr) -> bool:
@@ -249,7 +249,8 @@ class _Vectorizer:
         self.read = before
 
     def is_read(self, e: ex.Expr) -> bool:
-        """Return whether every load in a value happens anyway, so that its address is valid without a mask."""
+        """Return whether every load in a value happens anyway, so that the address of the load is valid without a mask.
+        """
         loads = list(ex.find(e, tir.BufferLoad))
         return all(any(ex.structural_equal(load, other) for other in self.read) for load in loads)
 
@@ -288,7 +289,7 @@ class _Vectorizer:
         return e if e.dtype.lanes > 1 else ex.Broadcast(e, self.lanes)
 
     def expr(self, e: ex.Expr, mask: ex.Expr | None) -> ex.Expr:
-        """Return the value in all lanes: a vector, or a scalar if all lanes have the same value."""
+        """Return `e` in all lanes: a vector, or a scalar if all lanes have the same value."""
         if isinstance(e, ex.Var):
             return self.vectors.get(e, e)
         if self.agrees(e, mask):
@@ -399,7 +400,7 @@ def some_lane(mask: ex.Expr) -> ex.Expr | None:
 
 
 def conjunction(mask: ex.Expr | None, condition: ex.Expr) -> ex.Expr:
-    """Combine two masks into one that enables a lane only if both do."""
+    """Combine a mask and a condition into one mask, which enables a lane only if both do."""
     return condition if mask is None else ex.And(mask, condition)
 
 

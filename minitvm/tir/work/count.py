@@ -243,8 +243,8 @@ def _inside(term: Any) -> set[ex.Var]:
 
 
 def _together(strides: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Return the strides in ascending order with equal ones merged: i * s + j * s over n and m values takes n + m - 1
-    values.
+    """Merge equal strides of (stride, count) pairs, and sort the pairs by stride. A sum i * s + j * s, where i takes n
+    values and j takes m, takes n + m - 1 values.
     """
     lengths: dict[int, int] = {}
     for step, times in strides:

@@ -1,7 +1,8 @@
-"""Walk over a kernel and count its work. Each operation counts as often as its statement runs, which a domain computes.
+"""Walk over a kernel and count its work. Each operation is counted once for every run of its statement; a domain
+computes the number of runs.
 
-The `iterations` of a domain are numbers (`domain.PointDomain`, which lists points) or closed formulas
-(`iterations.Iterations`), and so are the counts.
+This number, the `iterations` of the domain, is an integer (`domain.PointDomain`, which lists points) or a closed
+formula (`iterations.Iterations`). The counts are of the same kind.
 """
 
 from __future__ import annotations

@@ -190,9 +190,7 @@ def _block_of(stmt: Stmt) -> Block:
 
 
 def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: ex.Expr, around: Analyzer) -> Stmt:
-    """Return a nest that stores the pad value everywhere in the domain, in copies of the loops from the given loop
-    inward.
-    """
+    """Return a nest that stores `pad` everywhere in the domain of `block`. Its loops are copies of `inner`."""
     old = block.block
     variables: dict[ex.Var, ex.Expr] = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars}
     iters = tuple(ex.replace(it, var=variables[it.var]) for it in old.iter_vars)
@@ -210,7 +208,7 @@ def _inside_only(
     value: ex.Expr,
     inside: Mapping[ex.Var, ex.Range],
 ) -> Stmt:
-    """Return the given loop, in which the block runs only for the elements that are not padding."""
+    """Return the outermost loop of `inner`, in which the block runs only for the elements that are not padding."""
     old = block.block
     analyzer, around = state.analyzer(block), state.analyzer(state.home(block).parent[inner[0]])
     shifted: dict[ex.Var, ex.Expr] = {}
