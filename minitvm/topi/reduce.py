@@ -1,5 +1,4 @@
-"""Reductions over some axes. If `axis` is None, all axes are reduced; `keepdims` keeps each reduced axis with extent 1.
-"""
+"""Reductions over some axes. If `axis` is None, all axes are reduced; `keepdims` keeps each reduced axis with extent 1."""
 
 from __future__ import annotations
 

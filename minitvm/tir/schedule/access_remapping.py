@@ -24,7 +24,8 @@ SIDES = {"read": block_regions.numbered_reads, "write": block_regions.numbered_w
 
 
 def chosen_region(block: tir.BlockRealize, buffer: object) -> tir.BufferRegion | None:
-    """Return the region that an argument refers to: ("read", i), ("write", i), a buffer name, or a buffer.
+    """Return the region of a block that `buffer` selects: ("read", i), ("write", i), the name of a buffer, or the
+    buffer itself.
 
     Returns None if there is no such region.
     """
@@ -63,7 +64,7 @@ def relaid(stmt: Any, old: tir.Buffer, new: tir.Buffer, mapped: Mapped) -> Any:
 
 
 def _simple(index: ex.Expr, domains: Mapping[ex.Var, ex.Range]) -> ex.Expr:
-    """Simplify a new index as TVM does: some variables that have only a single value are kept.
+    """Simplify a new index as TVM does: some variables that have only a single value stay in the index.
 
     TVM keeps such a variable if it is the whole index, or if it indexes a tile that it does not fill. For example, `v
     // 4` is kept for a `v` with three values.
@@ -228,8 +229,8 @@ def over_new_shape(
     where: ex.Expr,
     pad: Callable[[Sequence[ex.Expr]], ex.Expr],
 ) -> tir.Stmt:
-    """Return the producer as a nest over the new shape. It stores the pad value in the padding and its own value
-    elsewhere.
+    """Return the producer as a nest over the shape of `new`. The nest stores the value of `pad` in the padding, and the
+    producer's value elsewhere.
     """
     store = producer.block.body
     assert isinstance(store, tir.BufferStore)  # whole_nest

@@ -39,6 +39,6 @@ def is_output_block(sch: Schedule, block: BlockRV | str) -> bool:
 
 
 def has_block(sch: Schedule, block_name: str) -> bool:
-    """Return whether any function of the module has a block with this name (TVM's function of this name)."""
+    """Return whether any function of the module has a block called `block_name` (TVM's function of this name)."""
     trees = sch.state.schedulable_trees()
     return any(realize.block.name == block_name for tree in trees for realize in tree.blocks.values())

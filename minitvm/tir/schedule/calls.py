@@ -35,7 +35,9 @@ _MAPPINGS = (dict, collections.abc.Mapping)
 
 
 def misfit(primitive: Primitive, name: str, value: Any) -> str | None:
-    """Return why a value cannot be passed for a parameter (what was expected and what was found), or None if it can."""
+    """Return why `value` cannot be passed for the parameter `name` (what was expected and what was found), or None if
+    it can.
+    """
     hint = primitive.hints.get(name, Any)
     several = primitive.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
     wrong = [item for item in (value if several else (value,)) if not fits(item, hint)]
@@ -161,7 +163,8 @@ def bind(primitive: Primitive, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 def complete(primitive: Primitive, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the arguments in the primitive's order, with defaults for those that are missing.
 
-    Raises `ScheduleError` if a required argument is missing, or if the primitive has no parameter of a given name.
+    Raises `ScheduleError` if a required argument is missing, or if the primitive has no parameter with the name of an
+    argument.
     """
     parameters = primitive.signature.parameters
     unknown = next((name for name in arguments if name not in parameters), None)

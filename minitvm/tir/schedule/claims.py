@@ -38,7 +38,7 @@ def _undeclared(func: PrimFunc) -> Failure | None:
 def widened(before: Tree, after: Tree) -> PrimFunc:
     """Return the function in which each changed block also declares the accesses that the blocks inside it declare.
 
-    If every block already does, the same function is returned.
+    If every block already declares them, the same function is returned.
     """
     func = after.func
     done: set[object] = set()

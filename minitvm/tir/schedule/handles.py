@@ -40,7 +40,7 @@ class PlaceKey(Var):
 class ChosenLoop(Var):
     """The key of a `LoopRV` that was sampled.
 
-    It has its own identity, because a different decision would select a different loop.
+    The key is equal only to itself, because a different decision would select a different loop.
     """
 
     loop: Var | None = None
@@ -89,7 +89,7 @@ def numbers_to_handles(values: Any, numbers: dict[ExprRV, int]) -> Any:
 
 
 def handles_in(value: Any) -> list[Handle]:
-    """Return all handles in an argument or result, as a flat list."""
+    """Return all handles in `value`, an argument or a result, as a flat list."""
     if isinstance(value, BlockRV | LoopRV):
         return [value]
     if isinstance(value, Expr):

@@ -198,8 +198,8 @@ def get_tensorize_loop_mapping(
     innermost.
 
     A loop corresponds if it binds an iterator of the same kind with step 1, and if its extent is divisible by the
-    description's extent. With `allow_padding`, the block's iterators may be padded to make it divisible. Returns None
-    if there is no such mapping.
+    description's extent. With `allow_padding`, the block's iterators may be padded to make their extents divisible.
+    Returns None if there is no such mapping.
     """
     realize = _realize(sch, block)
     tree = sch.state.home(realize)
@@ -324,7 +324,9 @@ def _compare(
 
 
 def _own_fields(node: ex.Node) -> list[str]:
-    """Return the fields of a node that are not sub-nodes, such as a constant's value or an intrinsic's name."""
+    """Return the fields of a node that are not sub-nodes, such as the value of a constant or the name of an intrinsic,
+    each as text `name=value`.
+    """
     return [f"{f.name}={getattr(node, f.name)}" for f in fields(node) if f.name not in node._children and f.compare]  # type: ignore[arg-type]
 
 

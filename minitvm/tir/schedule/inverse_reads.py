@@ -68,7 +68,7 @@ def iteration_at(block: BlockRealize, load: BufferLoad, indices: Sequence[Expr])
 
 
 def where_read(block: BlockRealize, load: BufferLoad, producer: BlockRealize, indices: Sequence[Expr]) -> Expr:
-    """Return the condition under which the block reads the element that the producer stores at `indices`."""
+    """Return the condition under which `block` reads the element that `producer` stores at `indices`."""
     needed: list[Expr] = []
     if not at_iterators(load):
         back = way_back(block.block, load)

@@ -33,7 +33,7 @@ class Methods:
     def reverse_compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = ..., index: int = ...) -> None:
         """Compute a consumer below a loop of its producers: an iteration computes each element whose inputs are ready."""
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
-        """Move the init of a reduction into its own loops before the given loop."""
+        """Move the init of a reduction into its own loops before `loop`."""
     def compute_inline(self, block: BlockRV | str) -> None:
         """Compute a producer's value wherever it is read, instead of storing it."""
     def reverse_compute_inline(self, block: BlockRV | str) -> None:

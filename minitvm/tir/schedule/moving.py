@@ -23,8 +23,8 @@ from .state import ScheduleState, guard, nest_around
 def solve(
     index: ex.Range, target: ex.Range, iterators: Sequence[ex.Var], analyzer: Analyzer
 ) -> tuple[ex.Var, ex.Range] | None:
-    """Return the iterator used in one dimension of an access, and the range of its values for which the access overlaps
-    `target`.
+    """Return the only iterator used in one dimension of an access, and the range of the iterator's values for which the
+    access overlaps `target`.
 
     The access must have the form `[v * c + o, v * c + o + e)` or `v // c`, with a single iterator v and constants c > 0
     and e. Returns None for any other access.
@@ -99,8 +99,8 @@ def iterator_ranges(
     analyzer: Analyzer,
     kinds: Sequence[str] = (ex.SPATIAL,),
 ) -> dict[ex.Var, ex.Range]:
-    """Return {iterator: range} for the iterators of the given kinds that an access determines: the values for which the
-    access overlaps its box.
+    """Return {iterator: range} for the iterators of the kinds `kinds` that an access in `needed` determines. The range
+    holds the values for which the access overlaps its box.
     """
     iterators = [it for it in block.block.iter_vars if it.kind in kinds]
     variables = [it.var for it in iterators]
@@ -154,7 +154,7 @@ def nest_for(
     analyzer: Analyzer,
     preserve_unit_loops: bool,
 ) -> Stmt:
-    """Put a block into new loops (`ax0`, ...) that run its iterators over the given ranges, clipped to their domains.
+    """Put a block into new loops (`ax0`, ...) that run its iterators over `ranges`, clipped to their domains.
 
     An iterator that is not in `ranges` covers its whole domain. `predicate` is in terms of the iterators.
     """
@@ -291,7 +291,7 @@ def box_text(buffer: Buffer, box: Box) -> str:
 
 
 def broken_flow(state: ScheduleState, tree: Tree, block: BlockRealize) -> Failure | None:
-    """Return a `Failure` if a read no longer finds its value after a block has moved; None if all of them do."""
+    """Return a `Failure` if a read no longer finds its value after a block has moved; None if all reads do."""
     scope = Scope.around(tree, block)
     for producer in scope.producers(block):
         if not scope.before(producer, block):

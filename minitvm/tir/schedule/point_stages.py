@@ -155,7 +155,7 @@ def _stage_block(point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...]) 
 
 
 def _in_bounds(point: Point, values: Sequence[ex.Expr], analyzer: Analyzer) -> list[ex.Expr]:
-    """Return the conditions under which the indices are inside the buffer for given values of the iterators.
+    """Return the conditions under which the indices are inside the buffer if the iterators have `values`.
 
     Conditions that always hold are left out.
     """

@@ -26,12 +26,12 @@ class RandomNumbers:
         self.state = start % _MODULUS or 1  # 0 would stay 0 for ever
 
     def next(self) -> int:
-        """Return the next number, which is between 1 and 2^31 - 2."""
+        """Return the next number, which is from 1 to 2^31 - 2."""
         self.state = self.state * _MULTIPLIER % _MODULUS
         return self.state
 
     def below(self, count: int) -> int:
-        """Return a number between 0 and count - 1. `count` must be small compared with 2^31."""
+        """Return a number from 0 to `count` - 1. `count` must be small compared with 2^31."""
         # The high bits are the better ones of such a generator.
         return self.next() * count // _MODULUS
 

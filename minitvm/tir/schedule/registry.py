@@ -140,7 +140,8 @@ class Primitive:
         self.bad_calls.append(BadCall(requirement, call, before))
 
     def first_failure(self, state: ScheduleState, arguments: dict[str, Any]) -> tuple[Requirement, Failure] | None:
-        """Return the first requirement that a call violates and how it does, or None if there is none.
+        """Return the first requirement that a call violates, with the failure that describes the violation, or None if
+        all requirements hold.
 
         `match` is added to the arguments when it is first needed.
         """
@@ -165,11 +166,11 @@ class Primitive:
         return "decision" in self.signature.parameters
 
     def takes_nodes(self, parameter: str) -> bool:
-        """Return whether callers pass handles for this parameter."""
+        """Return whether callers pass handles for the parameter `parameter`."""
         return _mentions(self.hints.get(parameter), For) or self.takes_blocks(parameter)
 
     def takes_blocks(self, parameter: str) -> bool:
-        """Return whether a string passed for this parameter is the name of a block."""
+        """Return whether a string passed for the parameter `parameter` is the name of a block."""
         return _mentions(self.hints.get(parameter), BlockRealize)
 
     def run(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Any:
@@ -314,7 +315,7 @@ def lookup(name: str) -> Primitive:
 
 
 def registered(name: str) -> Primitive:
-    """Return the primitive with this name; raise `ScheduleError`, suggesting the nearest name, if there is none."""
+    """Return the primitive called `name`; raise `ScheduleError`, suggesting the nearest name, if there is none."""
     if name not in PRIMITIVES:
         raise ScheduleError(f"no schedule primitive {name!r}; {nearest(name, list(PRIMITIVES))}")
     return PRIMITIVES[name]

@@ -98,7 +98,7 @@ def single_chain(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 
 def chain(tree: Tree, loops: Sequence[For]) -> list[For]:
-    """Return all loops from the outermost to the innermost of the given loops, which must form a `single_chain`."""
+    """Return all loops from the outermost to the innermost of `loops`, which must form a `single_chain`."""
     ordered = sorted(loops, key=lambda l: tree.order[l])
     outwards = [ordered[-1]]
     while outwards[-1] is not ordered[0]:
@@ -109,8 +109,8 @@ def chain(tree: Tree, loops: Sequence[For]) -> list[For]:
 
 
 def new_order(tree: Tree, loops: Sequence[For]) -> list[For]:
-    """Return the chain with the given loops rearranged: in the given order, they fill the positions that they occupied
-    together.
+    """Return the chain of `loops` in its new order: `loops` fill, in the order in which they are passed, the positions
+    that they have together now.
     """
     queue = iter(loops)
     moving = set(loops)

@@ -141,8 +141,8 @@ class Schedule(Methods):
         return other
 
     def sharing(self, waypoint: Waypoint | None) -> Schedule:
-        """Return a schedule in the same state, including the random numbers, at a given node in the tree of shared
-        steps.
+        """Return a schedule in the same state, including the random numbers, at the node `waypoint` of the tree of
+        shared steps.
         """
         other = Schedule.__new__(Schedule)
         other.__dict__.update(self.__dict__)
@@ -268,13 +268,16 @@ class Schedule(Methods):
         self._waypoint = None
 
     def get_sref(self, handle: schedule_handles.BlockRV | schedule_handles.LoopRV | Block | For) -> StmtSRef:
-        """Return a reference to a block or loop that also knows the statements around it (TVM's `StmtSRef`)."""
+        """Return a reference to a block or loop, which also knows the statements around the block or loop (TVM's
+        `StmtSRef`).
+        """
         return self._state.get_sref(handle if isinstance(handle, Block | For) else self.get(handle))
 
     # ------------------------------------------------------------------ calling primitives
 
     def call(self, primitive: Primitive | str, arguments: Mapping[str, Any]) -> Any:
-        """Apply a primitive to arguments given by name, as its method does. If the call fails, nothing changes.
+        """Apply a primitive to arguments given by name, as the method of the primitive does. If the call fails, nothing
+        changes.
 
         You may leave out parameters that have defaults.
         """
@@ -448,8 +451,8 @@ class Schedule(Methods):
         return [registered(name) for name in names] if names else list(transforms())
 
     def _would_take(self, primitive: Primitive, arguments: Mapping[str, Any]) -> PrimitiveCall | None:
-        """Return a call with these arguments (nodes), or None if it is refused or a trace could not record how to find
-        the nodes.
+        """Return a call with `arguments` (nodes), or None if the call is refused or a trace could not record how to
+        find the nodes.
         """
         # Some conditions are checked only while a primitive works, so a call is tried on a copy: states are values.
         try:

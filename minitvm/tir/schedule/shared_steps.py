@@ -86,7 +86,7 @@ class SharedSteps:
         self._root, self.size = Waypoint(self), 0
 
     def schedule(self) -> Schedule:
-        """Return a schedule with no steps yet. All of them start with the same random numbers."""
+        """Return a schedule with no steps yet. All schedules of one tree start with the same random numbers."""
         return self._first.sharing(self._root)
 
     def call(self, schedule: Schedule, at: Waypoint, primitive: Primitive, arguments: Mapping[str, Any]) -> Any:

@@ -16,7 +16,7 @@ WouldTake = Callable[[Primitive, Mapping[str, Any]], PrimitiveCall | None]
 
 
 def legal_calls(primitives: Sequence[Primitive], fresh: FreshState, would_take: WouldTake) -> list[PrimitiveCall]:
-    """Return every legal call from the spaces of the given primitives, in their order."""
+    """Return every legal call from the spaces of `primitives`, in their order."""
     tried = (would_take(one, bind(one, values, {})) for one in primitives if one.calls for values in one.calls(fresh()))
     return [call for call in tried if call is not None]
 

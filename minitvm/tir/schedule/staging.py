@@ -51,7 +51,9 @@ def region_of(regions: Sequence[tir.BufferRegion], index: int | str | tir.Buffer
 
 @dataclass(frozen=True)
 class BufferPart:
-    """An access of a block to a buffer: the region that it reads or writes (`write`), which a primitive is to copy."""
+    """An access of a block to a buffer: the region that the block reads, or writes (`write`), and that a primitive is
+    to copy.
+    """
 
     tree: Tree
     scope: Scope
@@ -66,14 +68,18 @@ class BufferPart:
 
 
 def part_read(state: ScheduleState, block: tir.BlockRealize, read_buffer_index: int | str | tir.Buffer) -> BufferPart:
-    """Return the region that a block reads in the given buffer, which must exist, as a `BufferPart`."""
+    """Return the region that a block reads in the buffer that `read_buffer_index` selects, as a `BufferPart`. The block
+    must read this buffer.
+    """
     return _part(state, block, regions_read(block.block), read_buffer_index, False)
 
 
 def part_written(
     state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int | str | tir.Buffer
 ) -> BufferPart:
-    """Return the region that a block writes in the given buffer, which must exist, as a `BufferPart`."""
+    """Return the region that a block writes in the buffer that `write_buffer_index` selects, as a `BufferPart`. The
+    block must write this buffer.
+    """
     return _part(state, block, regions_written(block.block), write_buffer_index, True)
 
 
@@ -96,7 +102,7 @@ def listing(regions: Sequence[tir.BufferRegion]) -> str:
 
 
 def free_name(tree: Tree, name: str) -> str:
-    """Return a name, with a number appended if a block or buffer of the function already uses it."""
+    """Return `name`, with a number appended if a block or buffer of the function already uses it."""
     taken = {b.block.name for b in tree.blocks.values()}
     taken |= {buffer.name for b in tree.blocks.values() for buffer in b.block.alloc_buffers}
     taken |= {buffer.name for buffer in tree.func.buffers}
@@ -147,7 +153,9 @@ class Insertion:
         self._set(state, tree, {block: replace(block, body=body, alloc_buffers=buffers)})
 
     def put(self, state: ScheduleState, stage: tir.Stmt) -> tir.BlockRealize:
-        """Apply the changes and return the block of the inserted stage; raise `Refused` if it would cause a race."""
+        """Apply the changes and return the block of the inserted stage; raise `Refused` if this block would cause a
+        race.
+        """
         self.apply(state)
         block = block_in(state, stage)
         refuse_races(state, block)
@@ -246,7 +254,7 @@ def refuse_races(state: ScheduleState, realize: tir.BlockRealize) -> None:
 
 
 def _loops_around(tree: Tree, realize: tir.BlockRealize, buffers: set[tir.Buffer]) -> list[tir.For]:
-    """Return the loops around a block and around the other blocks of its scope that touch any of the given buffers."""
+    """Return the loops around a block and around the other blocks of its scope that touch any of `buffers`."""
     users = [b for b in Scope.around(tree, realize).blocks if b is realize or buffers & buffers_touched(b.block)]
     return list(dict.fromkeys(l for user in users for l in tree.all_loops_above(user)))
 

@@ -29,8 +29,8 @@ class ScheduleDebugMask(IntEnum):
 class ScheduleState:
     """A module during one step of a schedule.
 
-    A primitive reads trees from it and calls `replace` or `set_func`. The `Schedule` uses the result only if the whole
-    step succeeds, so a refused call changes nothing.
+    A primitive reads the trees of the state and calls `replace` or `set_func`. The `Schedule` uses the result only if
+    the whole step succeeds, so a refused call changes nothing.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class ScheduleState:
         return (tree for _, tree in self._schedulable())
 
     def loop(self, var: Var) -> For | None:
-        """Return the loop over a variable; None if it does not exist (any longer)."""
+        """Return the loop over the variable `var`; None if it does not exist (any longer)."""
         return next((tree.loops[var] for _, tree in self._schedulable() if var in tree.loops), None)
 
     def block(self, key: BlockId) -> BlockRealize | None:
-        """Return the block with an id; None if it does not exist (any longer)."""
+        """Return the block with the id `key`; None if it does not exist (any longer)."""
         return next((tree.blocks[key] for _, tree in self._schedulable() if key in tree.blocks), None)
 
     def get_sref(self, stmt: Block | For | None) -> StmtSRef:
@@ -119,7 +119,7 @@ class ScheduleState:
         raise InternalError("the statement is not part of the module that is scheduled")
 
     def block_named(self, name: str, func_name: str | None = None) -> BlockRealize:
-        """Return the only block with this name; raise `ScheduleError` if there is none (suggesting similar names) or
+        """Return the only block called `name`; raise `ScheduleError` if there is none (suggesting similar names) or
         more than one.
         """
         tree = self.tree(func_name)

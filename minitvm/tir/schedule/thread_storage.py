@@ -21,8 +21,8 @@ _COMMON = ("global", "shared")  # scopes that the iterations of a parallel loop 
 
 
 def safe_storage(state: ScheduleState, tree: Tree, loop: For, bound: For) -> set[Buffer]:
-    """Return the buffers inside `loop` on which its iterations do not race once the loop is replaced by `bound` (on the
-    grid or concurrent).
+    """Return the buffers inside `loop` on which its iterations do not race once `bound`, a concurrent loop or a loop on
+    the grid, replaces it.
 
     - Buffers that each iteration owns: it reads from such a buffer only values that it has written itself.
     - Buffers that threads share: every block that writes such a buffer gives each element the same value, whichever
@@ -70,7 +70,7 @@ def combined_alone(tree: Tree, bound: For, inside: For | None = None) -> set[Buf
 
 def passes_on(state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, storage_scope: str) -> bool:
     """Return whether an iteration of a loop may read a value that another iteration wrote to a buffer, if the buffer is
-    in the given scope.
+    in `storage_scope`.
 
     Iterations do not see each other's values if each one owns its storage, or if threads fill shared storage in
     lockstep.

@@ -31,12 +31,14 @@ _INPUTS = (*_INLINE, "ann_val", "new_order")
 
 
 def is_input(primitive: Primitive, name: str) -> bool:
-    """Return whether TVM stores this argument among an instruction's inputs; otherwise it is an attribute."""
+    """Return whether TVM stores the argument `name` among an instruction's inputs; otherwise the argument is an
+    attribute.
+    """
     return primitive.takes_nodes(name) or name in _INPUTS
 
 
 def is_inline(primitive: Primitive, name: str) -> bool:
-    """Return whether each item of this argument is a separate input."""
+    """Return whether each item of the argument `name` is a separate input."""
     parameter = primitive.signature.parameters[name]
     return parameter.kind is parameter.VAR_POSITIONAL or name in _INLINE
 

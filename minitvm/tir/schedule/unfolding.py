@@ -40,7 +40,7 @@ def folds_before(scope: Scope, block: BlockRealize) -> list[Fold]:
 
 
 def _fold_of(scope: Scope, buffer: Buffer) -> Fold | None:
-    """Return in which way a buffer is circular; None if it is not.
+    """Return how a buffer is circular, as a `Fold`; None if it is not circular.
 
     A buffer is circular if all accesses take the index in one dimension modulo the size of this dimension.
     """
@@ -75,8 +75,8 @@ def _element(index: ex.Expr) -> ex.Expr:
 
 
 def unfold(scope: Scope, folds: Collection[Fold]) -> PrimFunc:
-    """Return the scope's function with the given buffers no longer circular. Their writers compute full
-    windows again.
+    """Return the scope's function with the buffers in `folds` no longer circular. Their writers compute full windows
+    again.
     """
     by_buffer = {fold.buffer: fold for fold in folds}
     changes: dict[Stmt, Stmt | None] = {}

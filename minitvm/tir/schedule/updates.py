@@ -10,7 +10,8 @@ from ..nodes import BlockRealize, BufferStore, For, LetStmt, Seq, Stmt
 
 
 def stored_together(elements: Sequence[AccumulatedElement], results: Sequence[Expr]) -> Stmt:
-    """Store each result to its element. All results are computed from the values before the first store.
+    """Store each result to its element. All results are computed from the values that the elements have before the
+    first store.
 
     Rows are stored first, in their own loops. Each row reads only itself and single elements (`recognised` checks
     this). A call that has the same value along a row is evaluated once.
@@ -70,7 +71,7 @@ def fresh_loops(stmt: Stmt) -> Stmt:
 
 
 def copied_nest(loops: Sequence[For], inner: BlockRealize) -> Stmt:
-    """Wrap a block in copies of the given loops."""
+    """Wrap a block in copies of `loops`."""
     renamed: dict[Var, Expr] = {l.var: l.var.with_name(l.var.name) for l in loops}
     nest: Stmt = replace(
         inner,

@@ -23,9 +23,7 @@ from .partition import wrapped
 
 
 def _inside(loop: For) -> tuple[list[For], BlockRealize] | None:
-    """Return the loops nested from the given one inward and the only block inside them; None if they contain anything
-    else.
-    """
+    """Return the loops nested from `loop` inward and the only block inside them; None if they contain anything else."""
     loops = [loop]
     while isinstance(loops[-1].body, For):
         loops.append(loops[-1].body)
@@ -35,9 +33,7 @@ def _inside(loop: For) -> tuple[list[For], BlockRealize] | None:
 
 @dataclass(frozen=True)
 class Subtree:
-    """The loops from a given one inward, the only block in them, and the block's bindings divided between these loops
-    and the outer ones.
-    """
+    """A nest of loops, the only block in it, and the block's bindings divided between these loops and the outer ones."""
 
     loops: list[For]
     block: BlockRealize
@@ -346,7 +342,7 @@ def _of_unit_loops(value: ex.Expr, inner: Sequence[For], part: Division) -> ex.E
 
 
 def _grouped(state: ScheduleState, blocks: Sequence[BlockRealize], preserve_unit_iters: bool) -> BlockRealize:
-    """Wrap the nests of the given blocks in one block."""
+    """Wrap the nests of `blocks` in one block."""
     tree = state.home(blocks[0])
     within, parts = _run(tree, blocks)
     around = [*tree.loops_above(within), within] if isinstance(within, For) else []

@@ -140,7 +140,7 @@ def init_finds_its_inputs(state: ScheduleState, block: BlockRealize, loop: For) 
 
 
 def _copied(block: BlockRealize, inner: Sequence[For]) -> list[For]:
-    """Return the loops that the init needs, among the loops from a given one inward."""
+    """Return the loops in `inner` that the init needs."""
     spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
     # A loop of one iteration binds nothing, and still a condition may name it.
     named = {v for c in _conditions(block, inner, reduced) for v in free_vars(c)}
@@ -177,7 +177,7 @@ def fixed_domains(state: ScheduleState, block: BlockRealize, loop: For) -> Failu
         alone_below, init_finds_its_inputs, fixed_domains],
 )  # fmt: skip
 def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) -> BlockRealize:
-    """Move the init of a reduction into its own loops before the given loop.
+    """Move the init of a reduction into its own loops before `loop`.
 
     before:
         for i, j, k in T.grid(8, 8, 8):

@@ -259,8 +259,8 @@ def _inside_only(
 
 
 def _own_loop(block: BlockRealize, inner: Sequence[For], it: ex.IterVar) -> For | None:
-    """Return the loop that binds only the given iterator, if it starts at 0, covers the iterator's whole domain, and
-    contains only loops around the block. Return None otherwise.
+    """Return the loop in `inner` that binds only the iterator `it`, if the loop starts at 0, covers the iterator's
+    whole domain, and contains only loops around the block. Return None otherwise.
     """
     value = block.iter_values[block.block.iter_vars.index(it)]
     loop = next((l for l in inner if l.var is value), None)

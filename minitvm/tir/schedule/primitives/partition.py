@@ -173,7 +173,7 @@ def merge(state: ScheduleState, *loops: For) -> For:
                     vx, vy = T.axis.remap("SS", [i_m, y])
                     C[vx, vy] = A[vx, vy] + 1.0
 
-    The loops around the given loops are merged too. The merged nest replaces the last of the nests. Within an
+    The loops around the loops that you pass are merged too. The merged nest replaces the last of the nests. Within an
     iteration, the parts keep their order.
     """
     tree = state.home(loops[0])
@@ -439,8 +439,8 @@ def _map_blocks(stmt: Stmt, change: Any) -> Stmt:
 
 
 def _without_init(stmt: Stmt, blocks: set[BlockId]) -> Stmt:
-    """Remove the init from the given blocks, which then continue from the values in their buffers and declare that they
-    read them.
+    """Remove the init from the blocks with the ids `blocks`. These then continue from the values in their buffers, and
+    declare that they read them.
     """
 
     def go(block: Block) -> Block:

@@ -24,8 +24,8 @@ from .decompose_reduction import reduction_block
 
 @dataclass(frozen=True)
 class RelativeUpdate:
-    """The loops that contain only the given block, and either its update with the matching reducer, or the reason why
-    there is none.
+    """The loops that contain only a certain block, and either the block's update with the matching reducer, or the
+    reason why there is none.
     """
 
     loops: list[For]

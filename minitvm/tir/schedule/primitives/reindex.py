@@ -54,8 +54,8 @@ def _named(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> PartByP
 
 
 def _access(block: Block, buffer: Chosen) -> tuple[str, Buffer] | None:
-    """Return ("read" or "write", the buffer) that an argument of `reindex` refers to; None if the block has no such
-    buffer.
+    """Return ("read" or "write", the buffer) for the buffer that `buffer` selects, as in `reindex`; None if the block
+    has no such buffer.
     """
     if isinstance(buffer, list | tuple):
         if len(buffer) != 2 or buffer[0] not in ("read", "write"):
@@ -109,8 +109,8 @@ def _single(part: PartByPoint) -> Failure | None:
 
 
 def _not_written(realize: BlockRealize, buffer: Buffer) -> Failure | None:
-    """Return a `Failure` if the block also writes the buffer, because then its reads and writes must both stay on the
-    buffer itself; None otherwise.
+    """Return a `Failure` if the block also writes the buffer, because then both its reads and its writes must stay on
+    the buffer itself; None otherwise.
     """
     if buffer not in buffers_written(realize.block):
         return None

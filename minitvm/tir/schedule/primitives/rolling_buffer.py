@@ -110,7 +110,9 @@ def _flat(state: ScheduleState, block: tir.BlockRealize) -> _Flat:
 
 
 def _roll_again(state: ScheduleState, blocks: Iterable[tir.BlockId]) -> Failure | None:
-    """Roll the only buffer that each of the blocks writes; return a failure if that is not legal, otherwise None."""
+    """Roll, for each of `blocks`, the only buffer that the block writes; return a failure if that is not legal,
+    otherwise None.
+    """
     for key in blocks:
         block = state.block(key)
         assert block is not None

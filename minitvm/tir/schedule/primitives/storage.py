@@ -70,7 +70,9 @@ def alignment(state: ScheduleState, block: tir.BlockRealize, factor: int, offset
 
 
 def buffer_written(block: tir.BlockRealize, index: int | str | tir.Buffer) -> tir.Buffer:
-    """Return the buffer at a position, or with a name, among those that a block writes (see `written_buffer`)."""
+    """Return the buffer that `index` selects, by position or by name, among those that a block writes (see
+    `written_buffer`).
+    """
     region = region_of(regions_written(block.block), index)
     assert region is not None  # written_buffer holds
     return region.buffer

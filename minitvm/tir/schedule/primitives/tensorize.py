@@ -376,8 +376,8 @@ def _alignments(block: tir.Block) -> dict[str, Any]:
 
 
 def _loop_extents(stmt: tir.Stmt) -> list[int | None]:
-    """Return the extents of directly nested loops from a statement inward, skipping extents of 1; a symbolic extent is
-    None.
+    """Return the extents of the directly nested loops of `stmt`, from outside inward, without extents of 1. A symbolic
+    extent is None.
     """
     extents: list[int | None] = []
     while isinstance(stmt, tir.For):

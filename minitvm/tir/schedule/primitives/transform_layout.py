@@ -165,8 +165,8 @@ def injective_map(
 ) -> Failure | None:
     """the map sends different elements of the buffer to different places, and no index becomes negative
 
-    minitvm decides this from the quasi-affine form of the map, or else tries every element. Only if neither gives an
-    answer does your promise (assume_injective_transform) count.
+    minitvm decides this from the quasi-affine form of the map, or else tries every element. If neither gives an answer,
+    minitvm relies on your promise (assume_injective_transform).
     """
     named = named_buffer(block, buffer)
     mapping, _ = _map(index_map, named.ndim)

@@ -24,7 +24,7 @@ from .kinds import serial_loop
 class Summed:
     """A block below a loop, the iterator that the loop alone binds, and the term that the block adds.
 
-    Any part that could not be found is None.
+    A part is None if it could not be found.
     """
 
     block: BlockRealize | None
