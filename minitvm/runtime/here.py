@@ -12,8 +12,8 @@ from ..target.isas import NATIVE
 def on_this_machine(executable: Executable) -> Executable:
     """Return an executable whose CPU kernels are compiled for this machine, whatever CPU its target names.
 
-    The kernels keep their schedules and vectors, so they compute the same, except that this machine may round a
-    multiplication and an addition together. For example, C code for a Cortex-M7 is compared with it.
+    The kernels keep their schedules and vectors, so they compute the same, unless only one of the two CPUs has fused
+    multiply-adds. For example, C code for a Cortex-M7 is compared with it.
     """
     kernels = tuple(replace(kernel, target=_here(kernel.target)) for kernel in executable.kernels)
     return replace(executable, target=_here(executable.target), kernels=kernels)
