@@ -129,3 +129,25 @@ def test_operations_have_the_bits_of_the_cpu(dtypes: tuple[str, ...], lanes: int
 def test_all_operations_have_the_bits_of_the_cpu(dtype: str, lanes: int, compiler: str) -> None:
     for seed, flags in enumerate((SANITIZED, ("-O3", "-march=native"), ("-O2",))):
         same_bits((dtype,), lanes, seed, compiler, *flags)
+
+
+@pytest.mark.parametrize("flags", [FAST, ("-O1",)], ids=["instructions", "without"])
+def test_products_of_words_have_the_bits_of_the_cpu(flags: tuple[str, ...]) -> None:
+    """Bytes and bfloat16 in words, by instructions of the processor or without: scalars, and vectors of each width."""
+    rng, i, stores, results = np.random.default_rng(0), Var("i"), [], []
+    words = [Buffer(name, (const(ROWS * 16),), "int32") for name in "AB"]
+    sums = Buffer("S", (const(ROWS * 16),), "float32")
+    for lanes in (1, 2, 4, 8, 16):
+        at = Ramp(i * 16, const(1), lanes) if lanes > 1 else i * 16
+        a, b, c = (BufferLoad(buffer, (at,)) for buffer in (*words, sums))
+        product = ex.call("dot4_u8i8", a, b)
+        for value in (product, a + product, ex.call("dot2_bf16", c, a, b)):
+            results.append(Buffer(f"R{len(results)}", (const(ROWS * 16),), str(value.dtype.scalar)))
+            stores.append(BufferStore(results[-1], value, (at,)))
+    loop = For(i, const(0), const(ROWS), ForKind.SERIAL, Seq.of(*stores))
+    func = PrimFunc((*words, sums, *results), loop, {"global_symbol": "k"})
+    arrays = [special_values("int32", rng, ROWS * 16) for _ in words]
+    arrays += [special_values("float32", rng, ROWS * 16), *(np.zeros(ROWS * 16, r.dtype.numpy) for r in results)]
+    (found,) = run_many([(func, arrays, 1)], flags=flags)
+    for array, expected in zip(found, run_compiled(func, arrays), strict=True):
+        np.testing.assert_array_equal(array, expected)
