@@ -80,7 +80,9 @@ def _blocked(shape: Shape, long: int, middle: int) -> Shape:
 
 
 def _input_shape(graph: Graph, value: Value, smaller: Callable[[Shape], Shape]) -> Shape:
-    """Return the smaller shape of the input `value`. Transformed weights of Winograd's algorithm keep their tile size."""
+    """Return the smaller shape of the input `value`. Transformed weights of Winograd's algorithm keep their tile
+    size.
+    """
     product = next((n for n in graph.nodes if n.op == _OF_PANELS and n.inputs[1] is value), None)
     if product is not None:
         return _panels(product, smaller)

@@ -115,7 +115,9 @@ class _GraphScope:
                 return value
 
     def source(self, value: Any) -> tuple[Any, Dim, Dim] | None:
-        """Return (input, least, most) if `value` is an input plus a number from `least` to `most`, or None otherwise."""
+        """Return (input, least, most) if `value` is an input plus a number from `least` to `most`, or None
+        otherwise.
+        """
         least: Dim = 0
         most: Dim = 0
         while (value := self.same(value)) in self.producers:

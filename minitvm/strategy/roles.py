@@ -90,7 +90,9 @@ class Roles:
         return [p for p in others if not self.needed(p)]
 
     def needed(self, position: int) -> bool:
-        """Return whether the vector operand depends on the axis at `position`, and this axis has more than one element."""
+        """Return whether the vector operand depends on the axis at `position`, and this axis has more than one
+        element.
+        """
         iterators = [self.block.iter_vars[p] for p in self.axes[position]]
         return any(depends(self.vectors, axis.var) and not is_const(axis.dom.extent, 1) for axis in iterators)
 

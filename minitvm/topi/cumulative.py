@@ -29,7 +29,9 @@ _TOGETHER, _OPEN = 512, 64  # elements of a row, so that a few rows stay in the 
 
 @register("cumsum")
 def cumsum(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Return the running sums along `axis`. `exclusive` leaves out the element itself, and `reverse` starts at the end."""
+    """Return the running sums along `axis`. `exclusive` leaves out the element itself, and `reverse` starts at the
+    end.
+    """
     return _cumulative(x, _SUM, axis, exclusive, reverse)
 
 

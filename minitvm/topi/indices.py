@@ -50,7 +50,9 @@ def nearest(place: Expr, extent: Dim) -> Expr:
 
 
 def check_counts(op: str, dtype: str, extent: Dim) -> None:
-    """Raise `InputError` unless `dtype` can hold every index of an axis, or every int32 index if the axis is symbolic."""
+    """Raise `InputError` unless `dtype` can hold every index of an axis, or every int32 index if the axis is
+    symbolic.
+    """
     kind = DType(dtype)
     size = as_expr(extent)
     last = size.value - 1 if isinstance(size, IntImm) else 2**31 - 1

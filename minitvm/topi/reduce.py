@@ -1,4 +1,6 @@
-"""Reductions over some axes. If `axis` is None, all axes are reduced; `keepdims` keeps each reduced axis with extent 1."""
+"""Reductions over some axes. If `axis` is None, all axes are reduced; `keepdims` keeps each reduced axis with extent
+1.
+"""
 
 from __future__ import annotations
 

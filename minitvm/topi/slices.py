@@ -38,7 +38,9 @@ def strided_slice(
     strides: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
 ) -> Tensor:
-    """Return `x[begin:end:strides]` along `axes` (by default the first ones). Negative numbers follow Python's rules."""
+    """Return `x[begin:end:strides]` along `axes` (by default the first ones). Negative numbers follow Python's
+    rules.
+    """
     where = [shapes.axis_of(a, x.ndim) for a in axes] if axes is not None else list(range(len(begin)))
     steps = tuple(strides) if strides is not None else (1,) * len(where)
     if len(steps) == 1 and len(where) > 1:

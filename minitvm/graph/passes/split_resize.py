@@ -34,7 +34,9 @@ def split_resize(graph: Graph) -> Graph:
 
 
 def _is_open(item: OpNode) -> bool:
-    """Return whether a resize has symbolic extents, and sums over several axes, each of which can get its own operator."""
+    """Return whether a resize has symbolic extents, and sums over several axes, each of which can get its own
+    operator.
+    """
     if item.attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
         return False
     sums = item.attrs["method"] != "nearest_neighbor" and item.output.dtype.is_float

@@ -316,7 +316,9 @@ class Touch:
         return dataclasses.replace(self, ranges=ranges, loops=loops, conditions=conditions, after=after)
 
     def unknown(self, names: set[ex.Var]) -> Touch:
-        """Return this touch for the case that the variables `names` depend on data, so that their values are unknown."""
+        """Return this touch for the case that the variables `names` depend on data, so that their values are
+        unknown.
+        """
         hidden = set(names)
         for l in self.loops:  # outermost first
             if uses(l.start, hidden) or uses(l.extent, hidden):

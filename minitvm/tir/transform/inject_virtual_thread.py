@@ -57,7 +57,9 @@ def interleaved(loop: tir.For) -> tir.Stmt:
 
 
 def _inward(loop: tir.For, stmt: tir.Stmt, under: tuple[Expr, ...] = ()) -> tir.Stmt:
-    """Return `stmt` for all virtual threads of `loop`; in each of them, it runs only if the conditions in `under` hold."""
+    """Return `stmt` for all virtual threads of `loop`; in each of them, it runs only if the conditions in `under`
+    hold.
+    """
     if isinstance(stmt, tir.Seq):
         return tir.Seq(tuple(_inward(loop, part, under) for part in stmt.stmts))
     if isinstance(stmt, tir.Allocate):

@@ -33,7 +33,9 @@ def _inside(loop: For) -> tuple[list[For], BlockRealize] | None:
 
 @dataclass(frozen=True)
 class Subtree:
-    """A nest of loops, the only block in it, and the block's bindings divided between these loops and the outer ones."""
+    """A nest of loops, the only block in it, and the block's bindings divided between these loops and the outer
+    ones.
+    """
 
     loops: list[For]
     block: BlockRealize
