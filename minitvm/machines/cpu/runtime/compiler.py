@@ -20,7 +20,6 @@ from numba.core import callconv, compiler, config, types
 from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaWarning
-from numba.core.fastmathpass import rewrite_module
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import ConfigStack
 
@@ -196,9 +195,7 @@ def _translated_module(
     parameters = [Typed(kind, value) for kind, value in zip(_ARGUMENT_TYPES, kernel.args, strict=True)]
     with ConfigStack().enter(_flags()), _without_collection(), context.push_code_library(library):
         translated(meaning, builder, function, source, parameters)
-        if cross:  # the same without Numba's runtime library, which is for this machine
-            rewrite_module(module, _flags().fastmath)
-        else:
+        if not cross:  # this links Numba's runtime library, which is for this machine
             context.post_lowering(module, library)
     return module
 
