@@ -99,8 +99,8 @@ class _CKernel(CExpressions):
         super().__init__(kernel, target)
         self.declared: list[tuple[str, int]] = []  # the registers of the innermost allocation, with their lines
         self.scopes: list[set[str]] = [set()]  # the names that each pair of braces around here declares
-        stored = {stmt.buffer for stmt in ex.find(kernel.body, tir.BufferStore)}
-        self.written = stored | {tile.buffer for i in ex.find(kernel.body, tir.Instruction) for tile in i.tiles}
+        # The body of an instruction is its meaning, so its stores count.
+        self.written = {stmt.buffer for stmt in ex.find(kernel.body, tir.BufferStore)}
 
     @contextmanager
     def block(self, header: str) -> Any:

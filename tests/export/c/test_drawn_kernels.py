@@ -14,6 +14,8 @@ from minitvm.tir.nodes import PrimFunc
 from tests.codegen.test_backends import PROGRAMS, SCHEDULES
 from tests.export.c.programs import check, needs_gcc
 from tests.fewer import examples
+from tests.machines.simd.strategy.test_tiles import dense, in_tiles
+from tests.machines.simd.vectors.test_tile_products import product, tensorized
 
 pytestmark = needs_gcc
 
@@ -36,3 +38,11 @@ def test_programs_with_schedules(
     sch = Schedule(program())
     schedule(sch)
     check(sch.func, tmp_path_factory.mktemp("scheduled"))
+
+
+@pytest.mark.parametrize(
+    "scheduled_func", [lambda: tensorized(product()), lambda: in_tiles(dense()).func], ids=["bytes", "registers"]
+)
+def test_products_of_tiles(scheduled_func: Callable[[], PrimFunc], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The instructions of AMX: in plain C."""
+    check(scheduled_func(), tmp_path_factory.mktemp("tiles"))
