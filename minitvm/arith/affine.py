@@ -169,7 +169,7 @@ class Affine:
         return Affine({t: c // divisor for t, c in self.terms.items()}, self.const // divisor)
 
     def without(self, term: Term) -> Affine:
-        """Return this sum with one of its terms left out."""
+        """Return this sum without `term`."""
         return Affine({t: c for t, c in self.terms.items() if t != term}, self.const)
 
     def content(self) -> int:

@@ -234,7 +234,7 @@ class Analyzer:
         return self._normal.affine(e)
 
     def to_expr(self, x: Affine, dtype: Any) -> ex.Expr:
-        """Convert a normal form back to an expression of the given dtype.
+        """Convert a normal form back to an expression of dtype `dtype`.
 
         Raises `InternalError` if the sum does not even fit in int64.
         """

@@ -48,7 +48,7 @@ class Formula:
         return tuple(sorted(s.name for s in self.expr.free_symbols))
 
     def at(self, sizes: Mapping[Any, Any]) -> Any:
-        """Return the value of the formula for the given sizes, which are keyed by name or variable.
+        """Return the value of the formula for the sizes in `sizes`, which are keyed by name or variable.
 
         The result is a number, or an array if some of the sizes are arrays. Raises `InputError` if a size is missing.
         """

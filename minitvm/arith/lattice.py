@@ -319,11 +319,11 @@ def _difficulty(points: Points, bounds: _Bounds) -> tuple[bool, int, int]:
 
 
 def projected(points: Points, away: Sequence[Var]) -> Points:
-    """Project the points onto the other variables by Fourier-Motzkin elimination.
+    """Project the points onto the variables that are not in `away`, by Fourier-Motzkin elimination.
 
-    Raises `NoClosedForm` if that is not exact or leaves too many conditions. The result is exact over the integers
-    because one bound of each pair has the coefficient 1: then there is an integer between the two bounds exactly if
-    there is a real number.
+    Raises `NoClosedForm` if the projection is not exact or leaves too many conditions. The result is exact over the
+    integers because one bound of each pair has the coefficient 1: then there is an integer between the two bounds
+    exactly if there is a real number.
     """
     variables_left, conditions = list(points.variables), list(points.conditions)
     for v in away:

@@ -196,7 +196,7 @@ class Normalizer:
 
     def _fits(self, x: aff.Affine, limits: Interval) -> bool:
         """Return whether a sum, its terms, and the parts of its terms all keep their values when converted to a
-        narrower dtype with these limits.
+        narrower dtype, whose limits are `limits`.
         """
         if not _inside(self.domain.interval(x), limits):
             return False

@@ -64,7 +64,7 @@ def divide(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
 
 
 def dense(rows: list[tuple[int, dict[int, int]]], count: int) -> Monomials:
-    """Return the monomials with one exponent for each of `count` variables."""
+    """Return the monomials `rows` with one exponent for each of `count` variables."""
     return tuple((c, tuple(powers.get(i, 0) for i in range(count))) for c, powers in rows)
 
 

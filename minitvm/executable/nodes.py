@@ -103,7 +103,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A weight: a C-contiguous array with the given dtype and shape. It is never written to."""
+    """A weight: a C-contiguous array of the dtype `dtype` and the shape `shape`. It is never written to."""
 
     name: str
     dtype: DType

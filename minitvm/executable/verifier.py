@@ -422,7 +422,7 @@ def verify(executable: nodes.Executable, dims: Env | None = None) -> None:
 
 
 def rule(name: str) -> Rule:
-    """Return the rule with this name."""
+    """Return the rule called `name`."""
     for row in RULES:
         if row.name == name:
             return row

@@ -75,7 +75,7 @@ NAMED_CODE = ("call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_
 
 
 def result_dtype(op: ForeignOp, args: Iterable[Node]) -> DType | None:
-    """Return the dtype of a call of `op` with these arguments, or None if the call itself states its dtype."""
+    """Return the dtype of a call of `op` with the arguments `args`, or None if the call itself states its dtype."""
     values = list(args)
     if op.result == GIVEN:
         return None

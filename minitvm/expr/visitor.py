@@ -102,7 +102,7 @@ def find(node: Node, kind: Any) -> Iterator[Any]:
 
 
 def contains(node: Node, kind: Any) -> bool:
-    """Return whether a tree contains a node of the given class or classes."""
+    """Return whether a tree contains a node of the class (or classes) `kind`."""
     present = kinds(node)
     return bool(present & _mask(kind, present))
 

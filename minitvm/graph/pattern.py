@@ -72,11 +72,11 @@ class Match:
         return name in self.values
 
     def node(self, name: str) -> OpNode:
-        """Return the node that computes the value with this name."""
+        """Return the node that computes the value that the pattern calls `name`."""
         return self.facts.producers[self.values[name]]
 
     def array(self, name: str) -> np.ndarray:
-        """Return the array of the constant with this name."""
+        """Return the array of the constant that the pattern calls `name`."""
         return self.facts.arrays[self.values[name]]
 
 
@@ -167,7 +167,8 @@ def op(
     alone: bool = False,
     any_order: bool = False,
 ) -> OpPattern:
-    """Return a pattern for the output of the named operator, or of one of several; `()` stands for all operators.
+    """Return a pattern for the output of the operator `ops`, or of one of several operators; `()` stands for all
+    operators.
 
     The operands are patterns for its first inputs. Each further input must match `others`; without `others` there must
     be none. A last operand `...` allows any further inputs. `when(node)` is a condition on the node, its attributes and

@@ -102,8 +102,8 @@ class _GraphScope:
         return (0, self.numbers[value]) if value in self.numbers else None
 
     def same(self, value: Any) -> Any:
-        """Follow operators that do not change elements back to their source, and return the first value with these
-        elements.
+        """Follow operators that do not change elements from `value` back to their source, and return the first value
+        with the same elements.
         """
         while True:
             node = self.producers.get(value)

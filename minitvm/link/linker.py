@@ -116,7 +116,7 @@ class Linker:
     ) -> int:
         """Return the index of the kernel to call with `args`, adding the kernel to the list if needed.
 
-        `new` says which arguments were undefined before; all of them count as defined from now on.
+        `new` says which arguments are undefined before the call. After it, all arguments count as defined.
         """
         self._undefined.difference_update(arg for arg in args if isinstance(arg, link_steps.Slot))
         params = tuple(

@@ -21,7 +21,7 @@ def register_engine(name: str, engine: Engine) -> Engine:
 
 
 def engine(name: str) -> Engine:
-    """Return the engine with this name. Raises `InputError` if there is none."""
+    """Return the engine registered as `name`. Raises `InputError` if there is none."""
     if name not in _engines:
         raise InputError(
             f"the program calls the engine {name}, which is not registered; {nearest(name, list(_engines))}"

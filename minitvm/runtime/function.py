@@ -194,7 +194,7 @@ class Functions(Mapping[str, Function]):
         self._functions = dict(functions)
 
     def __getitem__(self, name: str) -> Function:
-        """Return the function with this name. If there is none, raise an `InputError` that suggests existing names."""
+        """Return the function called `name`. If there is none, raise an `InputError` that suggests existing names."""
         if name not in self._functions:
             raise InputError(f"the module has no function {name!r}; {nearest(str(name), list(self._functions))}")
         return self._functions[name]

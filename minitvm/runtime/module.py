@@ -178,9 +178,7 @@ class GraphModule(TvmMethods):
         return self._results[index]
 
     def __getitem__(self, name: str) -> Any:
-        """Return the entry with this name: "main" takes inputs and returns outputs, and "run" uses the stored
-        inputs.
-        """
+        """Return the entry called `name`: "main" takes inputs and returns outputs, and "run" uses the stored inputs."""
         return self.run if name == "run" else super().__getitem__(name)
 
     # -- the plain call

@@ -74,7 +74,7 @@ class States(Mapping[str, Array]):
         return dict, (dict(self),)
 
     def update(self, arrays: Mapping[str, Any]) -> None:
-        """Copy arrays into the states with these names. `arrays` may be the `state` of another module.
+        """Copy the arrays into the states, by name. `arrays` may be the `state` of another module.
 
         Raises `InputError` for an unknown name, or for a wrong dtype or shape; in that case no state changes.
         """

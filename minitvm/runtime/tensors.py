@@ -46,7 +46,7 @@ def cpu(index: int = 0) -> Device:
 
 
 def device(name: str = "cpu", index: int = 0) -> Device:
-    """Return the device with this name, such as "cpu" or "llvm". Raises `InputError` for a device that cannot hold
+    """Return the device called `name`, such as "cpu" or "llvm". Raises `InputError` for a device that cannot hold
     arrays.
     """
     kind, _, number = str(name).partition(":")

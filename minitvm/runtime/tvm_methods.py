@@ -26,7 +26,7 @@ class TvmMethods:
         raise NotImplementedError
 
     def __getitem__(self, name: str) -> Any:
-        """Return the entry with this name: the function's own name, or "main".
+        """Return the entry called `name`: the function's own name, or "main".
 
         If there is no such entry, raise an `InputError` that suggests existing names.
         """

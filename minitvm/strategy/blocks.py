@@ -43,7 +43,7 @@ def computes(*ops: str) -> Callable[[PrimFunc], bool]:
 
 
 def block_named(func: PrimFunc, name: str) -> Block:
-    """Return the block with this name. Raises `ScheduleError` if there is none."""
+    """Return the block called `name`. Raises `ScheduleError` if there is none."""
     for block in blocks_of(func):
         if block.name == name:
             return block
@@ -198,8 +198,8 @@ def inlinable(func: PrimFunc, block: Block) -> bool:
 def inline_injective(sch: Schedule, within: Container[str] | None = None) -> None:
     """Inline element-wise producers into their consumers, and element-wise consumers into element-wise producers.
 
-    A costly block is inlined only if it has a single reader that uses each element once. `within` restricts inlining to
-    the blocks with these names.
+    A costly block is inlined only if it has a single reader that uses each element once. `within` holds the names of
+    the blocks that may be inlined (None: all).
     """
     for block in list(blocks_of(sch.func)):
         if within is not None and block.name not in within:

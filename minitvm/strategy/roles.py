@@ -326,7 +326,8 @@ def names_of(way: Roles) -> tuple[str, str]:
 
 
 def way_of(block: Block, row: str, column: str, kept: Collection[int] | None = None) -> Roles:
-    """Find the way with these row and column names to view a block that has been changed.
+    """Find the way to view a block as a contraction that has the row `row` and the column `column`. The block may have
+    been changed since the way was chosen.
 
     If `row` is `column`, there are no rows: every other axis is outside. A change may add an axis on which only the
     scalar operand depends; `roles` treats it as a row and yields no way without rows. Raises `ScheduleError` if the

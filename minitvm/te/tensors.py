@@ -31,7 +31,9 @@ def rational(numerator: int, denominator: int, dtype: str = "float32") -> ex.Flo
 
 
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
-    """Return an input tensor of the given shape (integers or expressions) and dtype (by default float32)."""
+    """Return an input tensor with the shape `shape` (integers or expressions) and the dtype `dtype` (by default
+    float32).
+    """
     dims = as_shape(shape, name)
     kind = ex.DType(dtype or "float32")
     return Tensor(PlaceholderOp(name, dims, kind), dims, kind)

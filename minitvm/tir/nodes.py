@@ -472,7 +472,7 @@ class Block(Stmt):
 
 @node
 class BlockRealize(Stmt):
-    """One execution of a block: its iterators get the given values, and it runs only if `predicate` holds."""
+    """One execution of a block: its iterators get the values `iter_values`, and it runs only if `predicate` holds."""
 
     iter_values: tuple[ex.Expr, ...]
     predicate: ex.Expr
@@ -553,7 +553,7 @@ class IRModule(ex.Node):
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> PrimFunc:
-        """Return the function with this name; raise an `InputError` that suggests similar names if there is none."""
+        """Return the function called `name`; raise an `InputError` that suggests similar names if there is none."""
         return self.functions[self.name_of(name)]
 
     def __contains__(self, name: object) -> bool:

@@ -83,7 +83,7 @@ class DeviceArray:
         return self.numpy()
 
     def beginning(self, shape: Sequence[int]) -> DeviceArray:
-        """Return a view of the first elements of the array, in the given shape."""
+        """Return a view of the first elements of the array, with the shape `shape`."""
         return DeviceArray(self.device, self.buffer, self.type, shape, self)
 
     def __dlpack__(

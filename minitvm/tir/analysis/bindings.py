@@ -19,7 +19,7 @@ from ..nodes import BlockRealize, For
 
 
 def loops_binding(realize: BlockRealize, kinds: Iterable[str]) -> set[Var]:
-    """Return the variables used in the bindings of a block's iterators of the given kinds."""
+    """Return the variables used in the bindings of a block's iterators whose kind is in `kinds`."""
     accepted = tuple(kinds)
     return {
         part

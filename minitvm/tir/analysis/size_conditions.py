@@ -170,7 +170,9 @@ class _Sizes:
         return None if low is None else self.of(low)[0], None if high is None else self.of(high)[1]
 
     def refined(self, var: ex.Var, low: ex.Expr | None, high: ex.Expr | None) -> _Ends:
-        """Narrow the bounds of a loop variable using the conditions that guard the access."""
+        """Narrow the bounds `low` and `high` of a loop variable using the conditions that guard the access, and return
+        them.
+        """
         for fact in self.access.facts:
             c = fact.terms.get(var, 0)
             rest = fact.without(var)

@@ -47,7 +47,7 @@ class Methods:
     def bind(self, loop: LoopRV, thread_axis: str) -> None:
         """Bind a loop to an axis of the GPU's grid ("blockIdx.x"), of its blocks ("threadIdx.x"), or to virtual threads."""
     def split(self, loop: LoopRV, factors: Sequence[int | Expr | None], preserve_unit_iters: bool = ..., disable_predication: bool = ...) -> list[LoopRV]:
-        """Split a loop into nested loops with the given extents, outermost first; one factor may be None."""
+        """Split a loop into nested loops with the extents `factors`, outermost first; one factor may be None."""
     def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = ...) -> LoopRV:
         """Fuse consecutive nested loops into one loop."""
     def reorder(self, *ordered_loops: LoopRV) -> None:
@@ -57,9 +57,9 @@ class Methods:
     def decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
         """Split a padding block in two: the first fills the buffer with the pad value, the second computes the rest."""
     def get_block(self, name: str, func_name: str | None = ...) -> BlockRV:
-        """Return the block with this name, in the named function or, by default, in the function that you work on."""
+        """Return the block called `name` in the function `func_name` or, by default, in the function that you work on."""
     def get_sblock(self, name: str, func_name: str | None = ...) -> BlockRV:
-        """Return the block with this name, in the named function or, by default, in the function that you work on."""
+        """Return the block called `name` in the function `func_name` or, by default, in the function that you work on."""
     def get_loops(self, block: BlockRV | str) -> list[LoopRV]:
         """Return the loops around a block, up to the block that contains it, outermost first."""
     def get_child_blocks(self, block_or_loop: BlockRV | str | LoopRV) -> list[BlockRV]:

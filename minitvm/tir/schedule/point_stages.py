@@ -268,7 +268,7 @@ def _refuse_uninitialised(
     within: tir.Stmt,
     exact: bool,
 ) -> None:  # fmt: skip
-    """Raise `Refused` if the copy may read an element that has not been written by then."""
+    """Raise `Refused` if the copy may read an element that has not been written when the copy runs."""
     buffer, realize = point.buffer, point.realize
     if not writers:
         is_input = buffer in tree.func.buffers and buffer not in changed_buffers(tree.func)

@@ -431,7 +431,7 @@ class Schedule(Methods):
     # ------------------------------------------------------------------ what is legal now
 
     def space(self, *names: str) -> list[PrimitiveCall]:
-        """Return all calls that are currently legal, of the named primitives or, by default, of all of them.
+        """Return all calls that are currently legal, of the primitives in `names` or, by default, of all primitives.
 
         Tests draw from these calls, and tuners try them.
         """
@@ -441,7 +441,7 @@ class Schedule(Methods):
         """Return one legal call without trying all of them: pick a primitive, and then one of its calls.
 
         `choose(n)` returns a number below n (`random.randrange`, or a Hypothesis draw); it is called twice. If a call
-        is not legal, the next ones are tried. After `tries` illegal calls in a row, we move on to the next primitive
+        is not legal, the calls after it are tried. After `tries` illegal calls in a row, the next primitive is tried
         (by default after 6, if there is another one). Returns None if no legal call was found. `names` works as in
         `space`.
         """

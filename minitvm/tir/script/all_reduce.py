@@ -31,7 +31,7 @@ class ThreadReduction:
     threads: tuple[Expr, ...]
 
     def by(self, reducer: AllReducer) -> AllReduce:
-        """Return the statement that uses the given reducer."""
+        """Return the statement that combines the values with `reducer`."""
         totals = tuple(DataVar(f"total_{k}", r.dtype) for k, r in enumerate(self.results))
         stores = tuple(BufferStore(r.buffer, v, r.indices) for r, v in zip(self.results, totals, strict=True))
         return AllReduce(reducer, self.values, self.condition, self.threads, totals, stores)

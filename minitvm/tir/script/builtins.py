@@ -220,7 +220,7 @@ def Broadcast(value: Any, lanes: int) -> ex.Expr:
 
 
 def Shuffle(vectors: Sequence[Any], indices: Sequence[Any]) -> ex.Expr:
-    """`T.Shuffle([x, y], [0, 1])`: a vector of selected elements of the given vectors."""
+    """`T.Shuffle([x, y], [0, 1])`: a vector of the elements of `vectors` that `indices` selects."""
     return ex.Shuffle(tuple(map(ex.as_expr, vectors)), tuple(int(i) for i in indices))
 
 

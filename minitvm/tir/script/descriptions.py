@@ -21,7 +21,7 @@ class BufferSpec:
     data: Any = None  # a `Handle`, or the buffer whose storage it is
 
     def named(self, name: str, own_offset: bool = False) -> BufferNode:
-        """Create the buffer with the given name. With `own_offset`, a missing offset becomes a variable if the buffer
+        """Create the buffer and call it `name`. With `own_offset`, a missing offset becomes a variable if the buffer
         has an offset factor.
         """
         more: dict[str, Any] = {}

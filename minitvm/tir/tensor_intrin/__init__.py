@@ -100,7 +100,7 @@ class TensorIntrin:
 
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
-        """Return the intrinsic with this name. If there is none, raise an `InputError` that suggests similar names, or
+        """Return the intrinsic called `name`. If there is none, raise an `InputError` that suggests similar names, or
         return None if `allow_missing` is set.
         """
         if name not in TensorIntrin.KNOWN:

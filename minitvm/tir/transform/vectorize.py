@@ -249,8 +249,8 @@ class _Vectorizer:
         self.read = before
 
     def is_read(self, e: ex.Expr) -> bool:
-        """Return whether every load in a value happens anyway, so that the address of the load is valid without a
-        mask.
+        """Return whether every load in `e` is known to happen anyway, so that the address of the load is valid without
+        a mask.
         """
         loads = list(ex.find(e, tir.BufferLoad))
         return all(any(ex.structural_equal(load, other) for other in self.read) for load in loads)

@@ -156,13 +156,13 @@ def _nodes_by_class(func: tir.PrimFunc) -> dict[type, list[Node]]:
 
 
 def nodes_with(func: tir.PrimFunc, *fields: str) -> Sequence[Node]:
-    """Return the nodes of `every_node` that have at least one of the given fields."""
+    """Return the nodes of `every_node` that have at least one of the fields `fields`."""
     kinds = tuple(kind for kind in _nodes_by_class(func) if any(hasattr(kind, field) for field in fields))
     return nodes_of(func, *kinds)
 
 
 def nodes_of(func: tir.PrimFunc, *kinds: type) -> Sequence[Node]:
-    """Return the nodes of `every_node` that are instances of the given classes."""
+    """Return the nodes of `every_node` that are instances of one of the classes `kinds`."""
     nodes = _nodes_by_class(func)
     present = {kind for kind in nodes if issubclass(kind, kinds)}
     if len(present) > 1:

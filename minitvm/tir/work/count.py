@@ -180,7 +180,7 @@ class _Counter(Walk[PointDomain]):
     # -- results
 
     def elements(self, kind: str) -> dict[Buffer, int]:
-        """Return the number of distinct elements that are accessed in each buffer in memory.
+        """Return, for each buffer in memory, the number of distinct elements that accesses of the kind `kind` touch.
 
         If the location of an access is unknown, the whole buffer counts.
         """

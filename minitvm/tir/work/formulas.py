@@ -235,7 +235,7 @@ class _FormulaWalk(Walk[Iterations]):
         return total
 
     def elements(self, kinds: Collection[str], buffer: Buffer) -> Formula:
-        """Return the number of distinct elements of a buffer that accesses of the given kinds touch."""
+        """Return the number of distinct elements of a buffer that accesses of the kinds `kinds` touch."""
         parts = [self.accesses[kind][buffer] for kind in kinds if buffer in self.accesses[kind]]
         number = sum((n for n, _, _ in parts), formula(0))
         whole = self.size_of(buffer)

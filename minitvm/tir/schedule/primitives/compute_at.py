@@ -470,8 +470,8 @@ def _move(
 def _why_left_over(state: ScheduleState, flow: Flow, block: BlockRealize, shared: Sequence[For]) -> str | None:
     """Return None if each consumer reads only elements that the block writes in the same iteration of `shared`.
 
-    Otherwise return the fault. A block that writes each element only once is always fine, because it writes the same
-    value in any iteration.
+    Otherwise return a message that gives the reason. A block that writes each element only once is always fine, because
+    it writes the same value in any iteration.
     """
     if not shared or writes_once(block):
         return None

@@ -69,7 +69,7 @@ def split(
     preserve_unit_iters: bool = True,
     disable_predication: bool = False,
 ) -> list[For]:
-    """Split a loop into nested loops with the given extents, outermost first; one factor may be None.
+    """Split a loop into nested loops with the extents `factors`, outermost first; one factor may be None.
 
     before:
         for i in range(100):

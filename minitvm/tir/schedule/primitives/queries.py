@@ -11,7 +11,7 @@ from ..state import ScheduleState
 
 @primitive(query=True, aka={"TVM": "get_sblock"})
 def get_block(state: ScheduleState, name: str, func_name: str | None = None) -> BlockRealize:
-    """Return the block with this name, in the named function or, by default, in the function that you work on."""
+    """Return the block called `name` in the function `func_name` or, by default, in the function that you work on."""
     return state.block_named(name, func_name)
 
 

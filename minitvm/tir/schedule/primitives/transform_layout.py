@@ -88,7 +88,9 @@ def plain_accesses(state: ScheduleState, block: tir.BlockRealize, buffer: object
 
 
 def made_map(index_map: Callable[..., Any], ndim: int) -> IndexMap:
-    """Return the map that a caller passed; raise `InputError` if it does not take `ndim` indices."""
+    """Return the index map `index_map` that a caller passed, as an `IndexMap`; raise `InputError` if it does not take
+    `ndim` indices.
+    """
     return _map(index_map, ndim)[0]
 
 
