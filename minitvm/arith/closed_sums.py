@@ -142,8 +142,8 @@ def _divided(f: Any, extreme: Any, v: Any, low: Any, high: Any, budget: Budget) 
 
 
 def _by_residue(f: Any, division: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
-    """Return the sum of f, computed separately for each residue s below the period p, by substituting v = low + s +
-    p*q.
+    """Return the sum of f, computed separately for each residue s of v - low modulo p, the period of `division`, by
+    substituting v = low + s + p*q.
 
     The quotient is then linear in q.
     """

@@ -108,7 +108,8 @@ class Candidate(Option):
     formulas: Mapping[str, object] = field(default_factory=dict)
 
     def schedule(self, func: PrimFunc, steps: SharedSteps | None = None) -> Schedule:
-        """Schedule the function with these decisions. Raises `ScheduleError` if they do not fit it.
+        """Schedule the function `func` with the decisions of this candidate. Raises `ScheduleError` if they do not fit
+        it.
 
         `steps` are steps that can be shared with other schedules of the function.
         """

@@ -252,7 +252,7 @@ def _raised(base: Expr, exponent: float) -> Expr:
 
 
 def _standardized(data: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
-    """Return (data - mean) / sqrt(variance + epsilon), with mean and variance over the axes."""
+    """Return (data - mean) / sqrt(variance + epsilon), with mean and variance over `axes`."""
     average, spread = moments(data, axes)
     eps = const(epsilon, data.dtype)
     inverse = elementwise(spread, lambda v: const(1.0, v.dtype) / te.sqrt(v + eps), "inverse")

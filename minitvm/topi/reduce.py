@@ -80,7 +80,7 @@ def _keeping_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
     aten="sum.default sum.dim_IntList",
 )
 def sum(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the sum over the axes."""
+    """Return the sum over the axes in `axis`."""
     return _reduce("sum", te.sum, x, axis, keepdims)
 
 
@@ -92,31 +92,31 @@ def sum(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     aten="prod.default prod.dim_int",
 )
 def prod(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the product over the axes."""
+    """Return the product over the axes in `axis`."""
     return _reduce("prod", te.prod, x, axis, keepdims)
 
 
 @register("max", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.max), onnx="ReduceMax", aten="amax")
 def max(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the largest element over the axes, or NaN if any element is NaN."""
+    """Return the largest element over the axes in `axis`, or NaN if any element is NaN."""
     return _reduce("max", _any if x.dtype.is_bool else te.max, x, axis, keepdims)
 
 
 @register("min", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.min), onnx="ReduceMin", aten="amin")
 def min(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element over the axes, or NaN if any element is NaN."""
+    """Return the smallest element over the axes in `axis`, or NaN if any element is NaN."""
     return _reduce("min", _all if x.dtype.is_bool else te.min, x, axis, keepdims)
 
 
 @register("all", pattern=Pattern.COMM_REDUCE, fold=np.all)
 def all(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return whether all elements over the axes are true, as a bool."""
+    """Return whether all elements over the axes in `axis` are true, as a bool."""
     return _reduce("all", lambda v, axis: _all(_truth(v), axis=axis), x, axis, keepdims, _truth)
 
 
 @register("any", pattern=Pattern.COMM_REDUCE, fold=np.any)
 def any(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return whether any element over the axes is true, as a bool."""
+    """Return whether any element over the axes in `axis` is true, as a bool."""
     return _reduce("any", lambda v, axis: _any(_truth(v), axis=axis), x, axis, keepdims, _truth)
 
 
@@ -126,7 +126,7 @@ def _truth(v: Expr) -> Expr:
 
 @register("mean", pattern=Pattern.COMM_REDUCE, onnx="ReduceMean", aten="mean.default mean.dim")
 def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the mean over the axes, rounded toward zero for integers.
+    """Return the mean over the axes in `axis`, rounded toward zero for integers.
 
     16-bit floats are summed in float32, and integers of fewer than 32 bits in int32, because neither the sum nor the
     count fits in their own dtype.
@@ -143,14 +143,16 @@ def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 @register("variance")
 def variance(x: Tensor, *, axis: Axes = None, keepdims: bool = False, unbiased: bool = False) -> Tensor:
-    """Return the mean squared distance from the mean, computed in two passes. `unbiased` divides by count - 1, at
-    least 0.
+    """Return the mean squared distance from the mean over the axes in `axis`, computed in two passes. `unbiased`
+    divides by count - 1, at least 0.
     """
     return _variance(x, mean(x, axis=axis, keepdims=True), axis, keepdims, unbiased)
 
 
 def moments(x: Tensor, axis: Axes) -> tuple[Tensor, Tensor]:
-    """Return (mean, variance) over the axes, which stay with extent 1. The mean is computed once and used for both."""
+    """Return (mean, variance) over the axes in `axis`, which stay with extent 1. The mean is computed once and used for
+    both.
+    """
     average = mean(x, axis=axis, keepdims=True)
     return average, _variance(x, average, axis, True, False)
 
@@ -175,7 +177,7 @@ def _square(v: Expr) -> Expr:
 
 @register("l1", pattern=Pattern.COMM_REDUCE, onnx="ReduceL1")
 def l1(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the sum of absolute values over the axes."""
+    """Return the sum of absolute values over the axes in `axis`."""
 
     def magnitude(v: Expr) -> Expr:
         return v if v.dtype.kind == "uint" else te.abs(v)
@@ -185,7 +187,7 @@ def l1(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 @register("sum_square", pattern=Pattern.COMM_REDUCE, onnx="ReduceSumSquare")
 def sum_square(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the sum of squares over the axes."""
+    """Return the sum of squares over the axes in `axis`."""
     if not axes_of(axis, x.ndim):
         return elementwise(x, _square, "square")
     return _reduce("sum_square", lambda v, axis: te.sum(_square(v), axis=axis), x, axis, keepdims)
@@ -193,7 +195,9 @@ def sum_square(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tenso
 
 @register("l2", pattern=Pattern.COMM_REDUCE, onnx="ReduceL2")
 def l2(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the square root of the sum of squares. For integers, it is computed in float64 and rounded toward zero."""
+    """Return the square root of the sum of squares over the axes in `axis`. For integers, it is computed in float64 and
+    rounded toward zero.
+    """
 
     def root(v: Expr) -> Expr:
         return te.sqrt(v) if v.dtype.is_float else te.sqrt(v.astype("float64")).astype(v.dtype)
@@ -203,13 +207,13 @@ def l2(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 @register("log_sum", pattern=Pattern.COMM_REDUCE, onnx="ReduceLogSum")
 def log_sum(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the logarithm of the sum over the axes."""
+    """Return the logarithm of the sum over the axes in `axis`."""
     return elementwise(sum(x, axis=axis, keepdims=keepdims), te.log, "log")
 
 
 @register("logsumexp", pattern=Pattern.COMM_REDUCE, onnx="ReduceLogSumExp", aten="logsumexp")
 def logsumexp(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return log(sum(exp(x))) over the axes, without overflow."""
+    """Return log(sum(exp(x))) over the axes in `axis`, without overflow."""
     if not axes_of(axis, x.ndim):
         return elementwise(x, lambda v: v, "logsumexp")
     largest = max(x, axis=axis, keepdims=True)
@@ -237,7 +241,8 @@ def logsumexp(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor
 def argmax(
     x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
 ) -> Tensor:
-    """Return the index of the largest element over one axis, or over all axes in row-major order.
+    """Return the index of the largest element along `axis`, which names one axis, or over all axes in row-major order
+    (None).
 
     If several elements are equal, the first one wins, or the last one with `select_last_index`.
     """
@@ -248,7 +253,8 @@ def argmax(
 def argmin(
     x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
 ) -> Tensor:
-    """Return the index of the smallest element over one axis, or over all axes in row-major order.
+    """Return the index of the smallest element along `axis`, which names one axis, or over all axes in row-major order
+    (None).
 
     If several elements are equal, the first one wins, or the last one with `select_last_index`.
     """

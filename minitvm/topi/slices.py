@@ -100,7 +100,7 @@ def _clamped(extent: shapes.Dim, bound: shapes.Dim) -> shapes.Dim:
 def _backwards(extent: shapes.Dim, begin: shapes.Dim, end: shapes.Dim, step: int) -> tuple[shapes.Dim, shapes.Dim]:
     """Return (start, count) of a slice with a negative step.
 
-    Both ends are clamped to the last element and to -1, which is before the first element.
+    Both ends are clamped to the range from -1, which is before the first element, to the last element.
     """
     first, stop = _clamped_behind(extent, begin), _clamped_behind(extent, end)
     length = shapes.simple(te.maximum(as_expr(first) - stop, 0))

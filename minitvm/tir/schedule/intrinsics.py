@@ -272,9 +272,9 @@ def get_auto_tensorize_mapping_info(
     indices.
 
     The block and the description must store the same expression of loads. An iterator of the block corresponds to one
-    of the description if it has the same kind and indexes the same buffers. Iterators that correspond to the same one
-    are fused in order; those without a counterpart come first. Returns None if an iterator of the description has no
-    counterpart, or if the choice is ambiguous.
+    of the description if it has the same kind and indexes the same buffers. Iterators of the block that correspond to
+    the same iterator of the description are fused in order; iterators without a counterpart come first. Returns None if
+    an iterator of the description has no counterpart, or if the choice is ambiguous.
     """
     realize = _realize(sch, block)
     _, desc = _described(desc_func)
