@@ -352,8 +352,8 @@ class IndexMap:
         return shifts
 
     def _extent(self, row: int, dims: tuple[ex.Expr, ...], analyzer: Analyzer) -> ex.Expr | None:
-        """Return the largest value of a final index plus one; None if it is unknown, or if the index may be
-        negative.
+        """Return the extent that the final index number `row` needs: its largest value plus one. Return None if the
+        value is unknown, or if the index may be negative.
         """
         domains = {v: ex.Range(ex.const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=True)}
         (value,) = (self.map_indices(list(self.initial_indices))[row],)

@@ -300,8 +300,8 @@ def _with_versions(part: tir.Stmt, versions: Mapping[tir.Buffer, _Versions]) -> 
 
 
 def _notes(block: tir.Block, numbered: set[tir.Buffer]) -> dict[str, Any]:
-    """Return the annotations for a block that writes versions of buffers. Alignments count axes after the new version
-    axis.
+    """Return the annotations for a block after the buffers in `numbered` got versions. In its alignments, the axes of
+    these buffers move by one, because the version axis comes first.
     """
     notes = {k: v for k, v in block.annotations.items() if k != DOUBLE}
     if ALIGNMENTS in notes:

@@ -112,7 +112,7 @@ def readers_are_consumers(
     consumer_blocks: Sequence[BlockRealize] | None,
     block: BlockRealize,
 ) -> Failure | None:
-    """the given consumer blocks are in the block's scope"""
+    """the blocks in consumer_blocks are in the block's scope"""
     tree = state.home(block)
     for consumer in consumer_blocks or ():
         if consumer not in tree.order or tree.scope(consumer) is not tree.scope(block):

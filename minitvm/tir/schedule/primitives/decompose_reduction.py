@@ -38,7 +38,7 @@ def loop_around(state: ScheduleState, block: BlockRealize, loop: For) -> Failure
 
 @requirement
 def no_reduction_above(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """no loop around the given loop binds a reduction iterator; otherwise the init would run again later"""
+    """no loop around the loop that you pass binds a reduction iterator; otherwise the init would run again later"""
     reduced = loops_binding(block, (REDUCE, OPAQUE))
     for outer in state.home(block).loops_above(block):
         if outer is loop:
@@ -82,7 +82,7 @@ def separable_loops(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
 
 @requirement
 def each_point_once(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """the loops from the given one inward map injectively to the block's iterators, so no sum is started twice"""
+    """the loops from the one that you pass inward map injectively to the block's iterators, so no sum is started twice"""
     tree = state.home(block)
     loops = tree.loops_above(block)
     reason = why_not_injective(block, loops[loops.index(loop) :], state.analyzer(block))

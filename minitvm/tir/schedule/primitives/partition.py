@@ -79,7 +79,7 @@ def plain_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 @requirement
 def same_extents(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """at each depth, down to the given loops, the loops of all nests have the same extent"""
+    """at each depth, down to the loops that you pass, the loops of all nests have the same extent"""
     tree = state.home(loops[0])
     first = _nest(tree, loops[0])
     analyzer = state.analyzer(loops[0])

@@ -163,7 +163,7 @@ def one_owner(
 
 
 def _loops_around(tree: Tree, buffer: tir.Buffer) -> set[tir.For]:
-    """Return the loops around all blocks that use a buffer."""
+    """Return all loops that are around at least one of the blocks that use a buffer."""
     users = [b for b in tree.blocks.values() if buffer in buffers_touched(b.block)]
     return {loop for user in users for loop in tree.all_loops_above(user)}
 
