@@ -82,7 +82,7 @@ def separable_loops(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
 
 @requirement
 def each_point_once(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """the loops from the one that you pass inward map injectively to the block's iterators, so no sum is started twice"""
+    """from the loop inward, all loops map injectively to the block's iterators, so no sum is started twice"""
     tree = state.home(block)
     loops = tree.loops_above(block)
     reason = why_not_injective(block, loops[loops.index(loop) :], state.analyzer(block))
