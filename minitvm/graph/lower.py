@@ -1,4 +1,4 @@
-"""Lower a fused group to te, and to its level-3 function.
+"""Lower a fused group to te, and to its loop program.
 
 A function depends on the structure of its operator, and not on the operator's place in the network. `own_graph` is this
 structure, and `function_key` is its hash. Nodes with equal hashes can share one function.
@@ -23,7 +23,7 @@ from .nodes import BIND_SIZE, FUSED, MATCH_CAST, Constant, Dim, Graph, OpNode, V
 
 
 def to_prim_func(node: OpNode | Graph, name: str = "main") -> PrimFunc:
-    """Return the level-3 function of a fused group or of a single node.
+    """Return the loop program of a fused group or of a single node.
 
     Its parameters are the inputs, the outputs, and then `own_scalars`. Instead of the node, you may pass its
     `own_graph`.

@@ -220,7 +220,7 @@ def to_kernels(func: tir.PrimFunc, target: Target, callback: PassCallback | None
 def lower_function(
     func: tir.PrimFunc, target: Target, callback: PassCallback | None = None, before: tir.PrimFunc | None = None
 ) -> LoweredFunc:
-    """Lower a scheduled level-3 function to a host function and its kernels, and generate kernel source.
+    """Lower a scheduled loop program to a host function and its kernels, and generate kernel source.
 
     `before` is the function before it was scheduled (default: `func`). All of its accesses must be inside their
     buffers; otherwise `VerificationError` is raised. This check is enough, because schedules and passes do not change

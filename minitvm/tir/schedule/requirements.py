@@ -300,9 +300,9 @@ def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) ->
 
     Suppose a and b are accesses to one buffer, and at least one of them is a write. In different iterations l and l' of
     the loop, and in any iterations of the loops inside it, the boxes of elements that a touches in l and b touches in
-    l' are disjoint. This ignores storage that each iteration on a GPU's grid owns, and storage that its threads share
-    and fill in step with the same values. If threads compute one result together, it also ignores the accesses of a
-    block that accumulates.
+    l' are disjoint. Storage that each iteration on a GPU's grid owns is not checked, nor is storage that the threads
+    share and fill in step with the same values. If threads compute one result together, the accesses of a block that
+    accumulates are not checked either.
     """
     tree = state.home(loop)
     above = tree.all_loops_above(loop)

@@ -144,8 +144,7 @@ def lower(
     without: Collection[str] = (),
     limited: bool = False,
 ) -> IRModule:
-    """Lower a level-3 function with the target's passes; return an `IRModule` of one host function `name` and its
-    kernels.
+    """Lower a loop program with the target's passes; return an `IRModule` of one host function `name` and its kernels.
 
     `callback(pass name, before, after)` is called after every step; for the last step, "split_host", `after` is the
     module. The passes named in `without` are skipped, which is only allowed for passes that make kernels faster, not
