@@ -55,8 +55,8 @@ each of these values, as in `"cpu -arch=cortex-m7 -l1=32768:4:32"`. `minitvm/tar
 You can lower and export for every CPU in this table: to [C or WebAssembly](deploy.md), or to source and assembly with
 `minitvm show`. `minitvm run` and `minitvm.build` need a machine that has the instructions. For example, code for
 `x86-64-v2` runs on every newer x86-64 CPU. `minitvm check` works for every CPU, because it compiles the kernels for
-your machine. A CPU of 32 bits is *scalar*: its kernels contain no vectors. For a microcontroller, the size of its SRAM
-is given as L2.
+your machine. Kernels for a 32-bit CPU are *scalar*: they contain no vectors. For a microcontroller, the L2 column gives
+the size of its SRAM.
 
 `cpu` without a name is your machine, and `"cpu -width=256"` is your machine with narrower vectors.
 
