@@ -155,10 +155,11 @@ def skip_zero_terms(state: ScheduleState, match: Summed, loop: For, assume_finit
                 B[vi] = B[vi] + A[vk * 2 - (0 - vi) // 2 * 2] * W[vk * 2 - (0 - vi) // 2 * 2 - vi]
 
     For example, a transposed convolution is a convolution of data with zeros between the elements, and this primitive
-    separates its phases (Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016). In
-    general, the term of iteration k may be nonzero only if a*k + g is a multiple of s, that is, if k = -g/a (mod s).
-    The first such k is z % s, where z = -g * (1/a mod s), and the others follow in steps of s. If s does not divide the
-    extent, terms beyond the end are 0. The remaining terms keep their order.
+    separates its phases, that is, the groups of results that use the same weights (Shi et al., "Is the deconvolution
+    layer the same as a convolutional layer?", 2016). In general, the term of iteration k may be nonzero only if a*k + g
+    is a multiple of s, that is, if k = -g/a (mod s). The first such k is z % s, where z = -g * (1/a mod s), and the
+    others follow in steps of s. If s does not divide the extent, terms beyond the end are 0. The remaining terms keep
+    their order.
     """
     pattern = _pattern(state, loop, match)
     block, iterator, store, operand = match.block, match.iterator, match.store, match.operand
