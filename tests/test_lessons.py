@@ -303,7 +303,7 @@ def test_hints_come_one_after_the_other(state: Path, capsys: pytest.CaptureFixtu
         return capsys.readouterr().out
 
     assert [shown()[:15] for _ in range(4)] == ["**Hint 1 of 3.*", "**Hint 2 of 3.*", *["**Hint 3 of 3.*"] * 2]
-    assert shown("1").startswith("**Hint 1 of 3.** Count for one element")
+    assert shown("1").startswith("**Hint 1 of 3.** Count the operations, loads and stores for one element")
     assert shown().startswith("**Hint 3 of 3.** ")
     assert shown("2").endswith("\nfor more: minitvm lesson 00 --hint 3\n")
     assert main(["lesson", "0", "--hint", "4"]) == 2
