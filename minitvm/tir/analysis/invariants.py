@@ -84,6 +84,9 @@ def _guesses(stores: Sequence[BufferStore], sizes: frozenset[Var], limits: Seque
             continue
         dims = [d.astype(dtype) for d in ordered]
         known = [const(c, dtype) for c in sorted(numbers) if dtype.min <= c <= dtype.max]
+        if dtype.kind == "uint":  # d - 1 wraps if d is 0, so only numbers are bounds
+            guesses[buffer] = Invariant([const(0, dtype)], known)
+            continue
         highs = [*known, *(d - const(1, dtype) for d in dims), *dims, *(d + d for d in dims)]
         guesses[buffer] = Invariant([const(0, dtype), const(-1, dtype)], highs)
     return guesses

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitvm import te
+from minitvm import build, te
 from minitvm.errors import ExecutionError, VerificationError
 from minitvm.executable import evaluate
 from minitvm.expr import Expr, const
 from minitvm.lowering.function import size_conditions
 from minitvm.reference import tir as interpreter
+from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.script import builtins as T
 
@@ -233,3 +234,30 @@ def test_an_assumption_of_sizes_becomes_a_condition_and_one_of_data_is_believed(
             y[i] = y[i] + x[at[i]]
 
     assert [str(c) for c in size_conditions(first)] == ["n >= 4"]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint8"])
+@pytest.mark.parametrize("rows", [4, 6])
+def test_indices_that_the_program_stored(dtype: str, rows: int) -> None:
+    """Each row of the result is the row of A whose number the first block stored."""
+    func = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer(({rows}, 4), "float32"), D: T.Buffer((4, 4), "float32")):
+    C = T.alloc_buffer((4,), "{dtype}")
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.remap("S", [i])
+            C[vi] = T.Cast("{dtype}", 3 - vi)
+    for i, j in T.grid(4, 4):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = A[C[vi], vj]
+""")
+    a, d = np.arange(rows * 4, dtype="float32").reshape(rows, 4), np.zeros((4, 4), "float32")
+    try:
+        compiled = build(func)
+    except VerificationError:
+        assert dtype.startswith("uint")  # the analysis does not follow casts to unsigned integers
+        return
+    compiled(a, d)
+    np.testing.assert_array_equal(d, a[3::-1])
