@@ -146,9 +146,7 @@ def address(buffer: t.Buffer, index: x.Expr, env: Environment, lane: int) -> int
 
 
 def fresh(size: int, dtype: x.DType) -> np.ndarray:
-    """Return memory that was never written. A correct program does not read it, and NaN shows where a wrong one
-    does.
-    """
+    """Return memory that was never written. A correct program does not read it; NaN shows where a wrong one does."""
     return np.full(size, np.nan if dtype.is_float else dtype.max, dtype.numpy)
 
 
@@ -233,9 +231,7 @@ def intrinsic(e: x.Call, env: Environment, lane: int) -> Value:
 
 
 def number(exact: Any, dtype: x.DType) -> Value:
-    """Convert a number to a NumPy scalar: integers wrap to the bits of the dtype (two's complement), floats are
-    rounded.
-    """
+    """Convert a number to a NumPy scalar: integers wrap to the bits of the dtype (two's complement), floats round."""
     if dtype.is_int:
         low = int(dtype.min)
         exact = (int(exact) - low) % 2**dtype.bits + low
