@@ -75,8 +75,8 @@ VECTOR.edit(
     "self.value(x.true_value), self.value(x.false_value)",
     "self.value(x.false_value), self.value(x.true_value)",
 )
-VECTOR.edit("truncation for floor", "_MARKER", 'FloorDiv: "floordiv"', 'FloorDiv: "truncdiv"')
-VECTOR.edit("less or equal for less", "_MARKER", 'LT: "lt"', 'LT: "le"')
+VECTOR.edit("truncation for floor", "MARKERS", 'FloorDiv: "floordiv"', 'FloorDiv: "truncdiv"')
+VECTOR.edit("less or equal for less", "MARKERS", 'LT: "lt"', 'LT: "le"')
 
 VECTORS = Faults("expressions of vectors", CODEGEN + "expressions", [BRANCHES, POINTS, LONG, QUOTIENTS])
 VECTORS.edit("every vector is contiguous", "Expressions.contiguous", "and is_const(x.stride, 1)", "")
