@@ -159,7 +159,7 @@ print("the picture:", picture.save("scales"))
 
 # %% [markdown]
 # With one scale, the last filter has only 15.4 dB, which is about 30 dB less than the 44.9 dB with its own scale. Every
-# 6 dB are worth one bit, so this filter has lost five of its eight bits. A separate scale for each output channel costs
+# 6 dB is worth one bit, so this filter has lost five of its eight bits. A separate scale for each output channel costs
 # nothing, because each finished sum is multiplied by a scale anyway.
 #
 # ## A network

@@ -131,8 +131,8 @@ for rows in (1, 7, 64):
 #
 # ## One build, any size
 #
-# The layer is built only once, and its weights are packed once, for all sizes. When a new size comes, the layer only
-# needs a new arena:
+# The layer is built only once, and its weights are packed once, for all sizes. For a new size, the layer needs only a
+# new arena:
 
 # %%
 start = time.perf_counter()

@@ -52,9 +52,8 @@ print(body_of(minitvm.lower(sch.func, target="cuda", stop_at="kernel")["relu"]))
 
 # %% [markdown]
 # All blocks together are called a *grid*. This kernel runs on a grid of four blocks of 32 threads, which makes 128
-# threads. But there are only 100 elements, so the condition `i_0 * 32 + i_1 < 100` leaves the last 28 threads idle. But
-# no thread runs the loops over `i_0` and `i_1`. In the source of the kernel, each thread reads its own position
-# instead:
+# threads. But there are only 100 elements, so the condition `i_0 * 32 + i_1 < 100` leaves the last 28 threads idle. No
+# thread runs the loops over `i_0` and `i_1`. Instead, in the source of the kernel, each thread reads its own position:
 
 # %%
 print("\n".join(minitvm.lower(sch.func, target="cuda", stop_at="source")["relu"].splitlines()[-8:]))

@@ -152,8 +152,8 @@ shuffles = minitvm.lower(across(8), target="cuda", stop_at="kernel")["main"]
 print(body_of(shuffles["main_kernel_0"]))
 
 # %% [markdown]
-# The three shuffles read from the lanes 1, 2 and 4 further on, so they are the three levels of the tree. The last
-# shuffle, `tvm_warp_shuffle`, gives the total of lane 0 to all lanes.
+# The three shuffles read from lanes that are 1, 2 and 4 positions further on, so they are the three levels of the tree.
+# The last shuffle, `tvm_warp_shuffle`, gives the total of lane 0 to all lanes.
 #
 # The first argument of a shuffle is a mask with one bit for each lane that takes part; 255 means the lanes 0 to 7. All
 # of these lanes must reach the shuffle, and none of them may read from a lane that is not in the mask. In CUDA the

@@ -344,7 +344,7 @@ ledger.show(columns)
 #
 # ## Your turn
 #
-# Write a function that finds the best row length for a tile in shared memory, which is the length with which all
+# Write a function that finds the best row length for a tile in shared memory, that is, the length with which all
 # accesses to the tile take the fewest steps in total. In the exercise, threads may also read vectors, and several
 # threads may read the same element.
 #

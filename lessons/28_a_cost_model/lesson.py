@@ -41,7 +41,8 @@ print(f"{cpu.name}: vectors of {lanes} floats, {cpu.vector_registers} registers,
 #
 # The multiply-adds, the loads and the wait for the sums happen at the same time, so the slowest of the three determines
 # the time of a step. The time is a *maximum* and not a sum. The tiles have to cover all of C. A tile at the edge may
-# stick out of C, but it still does all of its work. So the number of tiles is rounded up for each axis *separately*.
+# stick out of C, but it takes as long as any other tile. So the number of tiles is rounded up for each axis
+# *separately*.
 #
 # We write the formula in NumPy, so `rows` and `vectors` may be single numbers, or arrays with a million numbers.
 
@@ -167,10 +168,10 @@ for which, pairs in (("a factor of 1.5 or more apart", apart), ("closer than tha
     print(f"pairs of tiles predicted {which}: {sum(pairs)} of {len(pairs)} are measured in the predicted order")
 
 # %% [markdown]
-# If two predictions differ by a factor of 1.5 or more, nearly all pairs are in the predicted order. If they are closer,
-# more pairs are in the wrong order. So in microseconds a formula excludes the bad tiles, which are the great majority.
-# But it does not find the best of the good tiles. To find the best tile, a tuner has to measure a few of the good ones.
-# In lesson 29 we use measurements to learn the remaining error of the formula.
+# If the two predictions of a pair differ by a factor of 1.5 or more, the pair is nearly always in the predicted order.
+# Pairs that are closer are in the wrong order more often. So in microseconds a formula excludes the bad tiles, which
+# are the great majority. But it does not find the best of the good tiles. To find the best tile, a tuner has to measure
+# a few of the good ones. In lesson 29 we use measurements to learn the remaining error of the formula.
 
 # %% [markdown]
 # The command `minitvm tune` predicts and measures in this way for each operator of a network. It derives the formulas

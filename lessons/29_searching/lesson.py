@@ -2,7 +2,7 @@
 # # Searching: chance, evolution, and a formula that learns
 #
 # A tuner has a few *knobs*, such as the size of a tile, and a *candidate* is a choice of a value for each knob.
-# Measuring a candidate takes about a second. How many candidates do we have to measure until we find a good one? We
+# Measuring a candidate takes about a second. How many candidates do we have to measure before we find a good one? We
 # compare four ways to search, and draw their progress in one plot. Each search gets twenty tries. To make the
 # comparison fast, we do not use a real machine but simulate one. The simulated machine takes the cycles of the core
 # model of lesson 13, and some more cycles that our formula does not know about.
@@ -222,7 +222,7 @@ print("the picture:", picture.save("searching"))
 #
 # `minitvm tune` works like *learned*. It derives its formulas from the loads and stores of an operator, and it learns
 # the residual from all earlier measurements of similar schedules. A candidate replaces the best candidate so far only
-# if it is faster when the two run in turn.
+# if it is faster when the two run alternately.
 #
 # ## Your turn
 #

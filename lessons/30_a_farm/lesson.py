@@ -80,7 +80,7 @@ for other, lock in ((forged, key), (letter, bytes(32))):
 #
 # - a job is sent to an idle board with the right tag, and a board has only one job at a time;
 # - if a board dies, its job goes back to the jobs that wait;
-# - if *several* boards died during the same job, the job is probably the reason. Then the job is given up, and
+# - if *several* boards die during the same job, the job is probably the reason. Then the job is given up, and
 #   `given up` is its result.
 #
 # Here is a small simulated farm of boards (lessons/farm.py). We arrange that two boards die while they work: the board
@@ -117,9 +117,9 @@ print("\n".join(happened))
 assert sorted(line.split(None, 2)[2] for line in happened if " done" in line) == sorted(jobs)
 
 # %% [markdown]
-# Two lines say `died`: the phone died during tile 0, and pi-2 died during tile 5. Both jobs were sent again, so 11 jobs
-# were sent in all, and all nine jobs are done. (The third rule is still missing in `dispatch`. You will write it in the
-# exercise.)
+# Two lines say `died`: the phone died during tile 0, and pi-2 died during tile 5. Both jobs were sent again, so there
+# were 11 sends in all, and all nine jobs are done. (The third rule is still missing from `dispatch`. You will write it
+# in the exercise.)
 
 # %%
 picture = Picture(460, 40 * len(boards) + 30)
@@ -140,8 +140,8 @@ print(picture.save("farm"))
 # %% [markdown]
 # ## A real farm
 #
-# For real boards, the library Dask distributed does this bookkeeping over the network, on connections that are
-# encrypted with TLS. Install it with `pip install 'minitvm[farm]'`. Then you start these commands:
+# For real boards, the library Dask distributed does this bookkeeping over network connections that are encrypted with
+# TLS. Install it with `pip install 'minitvm[farm]'`. Then you start these commands:
 #
 #     dask scheduler                                            once, on any computer
 #     minitvm worker tcp://desk:8786 --key farm.key             on each board

@@ -131,8 +131,8 @@ print("the picture:", picture.save("draws"))
 # ## The same template on a real machine
 #
 # `tune.tune_func` searches in the same way, with measured times instead of a simulated cache. It draws decisions, and
-# compiles the schedules in other processes. It measures each schedule in turn with the schedule that `build` would
-# choose. From the measured times it learns which decisions it should try next:
+# compiles the schedules in other processes. It runs each schedule alternately with the schedule that `build` would
+# choose, and measures both. From the measured times it learns which decisions it should try next:
 #
 #     from minitvm import tune
 #     best = tune.tune_func(func, schedule=template, budget=30)

@@ -29,7 +29,7 @@ class Methods:
     def cache_write(self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: Sequence[BlockRV | str] | None = ...) -> BlockRV:
         """Make a block write into a buffer of another scope, and copy the result to the original buffer."""
     def compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = ..., index: int = ...) -> None:
-        """Compute a producer below a loop of its consumers: each iteration computes the elements that they read in it."""
+        """Compute a producer below a loop of its consumers: each iteration computes the elements that it needs."""
     def reverse_compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = ..., index: int = ...) -> None:
         """Compute a consumer below a loop of its producers: an iteration computes each element whose inputs are ready."""
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:

@@ -149,10 +149,10 @@ def no_opaque_iterators(state: ScheduleState, loops: Sequence[For]) -> Failure |
 
 @requirement
 def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """the loops from the outermost one that you pass inward map injectively and quasi-affinely to the iterators of each
-    block below
+    """the outermost loop that you pass, and all loops inside it, map injectively and quasi-affinely to the iterators of
+    each block below
 
-    The loops around them are fixed. Blocks without iterators are not checked.
+    The variables of the loops around them count as constants. Blocks without iterators are not checked.
     """
     tree = state.home(loops[0])
     outermost = chain(tree, loops)[0]
@@ -194,9 +194,9 @@ def quasi_affine_bindings(state: ScheduleState, loop: For) -> Failure | None:
 def keeps_dependences(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     """no value is read before it is written
 
-    Suppose accesses a and b, at least one of them a write, touch the same element, in iterations p before q. Then q
-    must not come before p in the new order. To show this, minitvm checks that the loops that may carry such a
-    dependence keep their order.
+    Suppose that access a in iteration p and access b in a later iteration q touch the same element, and that at least
+    one of the two is a write. Then q must not come before p in the new order. To show this, minitvm checks that the
+    loops that may carry such a dependence keep their order.
     """
     tree = state.home(loops[0])
     old = chain(tree, loops)
@@ -253,10 +253,11 @@ def structured_below(state: ScheduleState, loop: For) -> Failure | None:
 
 @requirement
 def only_spatial(state: ScheduleState, loop: For, thread_axis: str | None = None) -> Failure | None:
-    """in every block below, only spatial iterators are bound to the loop (to a threadIdx loop, reduction iterators too)
+    """in every block below, only spatial iterators are bound to the loop; a threadIdx loop may bind reduction iterators
+    too
 
-    If a reduction iterator is bound to a loop over threadIdx, the threads compute one result together. Such a reduction
-    must begin with its init.
+    If a threadIdx loop binds a reduction iterator, the threads compute one result together. Such a reduction must begin
+    with its init.
     """
     tree = state.home(loop)
     if str(thread_axis).startswith("threadIdx"):
@@ -298,11 +299,12 @@ def _ways_to_spatial(tree: Tree, loop: For, realize: BlockRealize) -> tuple[str,
 def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) -> Failure | None:
     """no iteration of the loop writes an element that another iteration accesses
 
-    Suppose a and b are accesses to one buffer, and at least one of them is a write. In different iterations l and l' of
-    the loop, and in any iterations of the loops inside it, the boxes of elements that a touches in l and b touches in
-    l' are disjoint. Storage that each iteration on a GPU's grid owns is not checked, nor is storage that the threads
-    share and fill in step with the same values. If threads compute one result together, the accesses of a block that
-    accumulates are not checked either.
+    More precisely, let a and b be two accesses to one buffer, at least one of them a write, and let l and l' be two
+    different iterations of the loop. Then the box of elements that a touches in l and the box of elements that b
+    touches in l' have no element in common, whatever the iterations of the inner loops are. Some accesses are not
+    checked: accesses to storage that each iteration on a GPU's grid owns, accesses to storage that the threads share
+    and fill in step with the same values, and, if threads compute one result together, the accesses of a block that
+    accumulates.
     """
     tree = state.home(loop)
     above = tree.all_loops_above(loop)

@@ -205,7 +205,7 @@ def producers_done(block: BlockRealize, loop: For, match: Flow) -> Failure | Non
 
 @requirement
 def producers_fill(block: BlockRealize, loop: For, match: Flow) -> Failure | None:
-    """the producers below the loop fill their buffers, so that each iteration of the block finds a loop iteration in
+    """the producers below the loop fill their buffers, so for each iteration of the block there is a loop iteration in
     which its inputs are ready"""
     tree, read = match.tree, match.scope.read(block)
     for producer in match.producers:
@@ -256,7 +256,7 @@ def compute_at(
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
-    """Compute a producer below a loop of its consumers: each iteration computes the elements that they read in it.
+    """Compute a producer below a loop of its consumers: each iteration computes the elements that it needs.
 
     before:
         B = T.alloc_buffer((8, 8))

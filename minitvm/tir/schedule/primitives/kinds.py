@@ -21,8 +21,9 @@ from .annotate import pipelines_well_formed
 def changeable_kind(state: ScheduleState, loop: For) -> Failure | None:
     """the loop is not bound to a thread axis, or the program below it accesses only buffers in global storage
 
-    The new kind replaces the old one. Each thread has its own "local" storage, and the threads of a block share
-    "shared" storage. An access that is legal for threads may therefore be illegal for another kind.
+    A loop has only one kind, so the new kind replaces the old one. Each thread has its own "local" storage, and the
+    threads of a block share "shared" storage. An access that is legal for threads may therefore be illegal for another
+    kind.
     """
     if loop.kind != ForKind.THREAD:
         return None

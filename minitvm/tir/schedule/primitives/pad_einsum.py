@@ -134,9 +134,8 @@ def padding_adds_nothing(state: ScheduleState, block: BlockRealize, padding: Seq
     """if loads of padded elements return the reduction's neutral value (0 for +, 1 for *, the lowest value for max, the
     highest for min), a padded iteration combines this neutral value into the result
 
-    This must hold whatever else the iteration reads: for floats, 0 times an unpadded element may be NaN. Iterations
-    that are padded only in spatial iterators compute elements that are never read, but must not divide by a padded
-    zero.
+    This must hold whatever else the iteration reads. For example, 0 times an unpadded float may be NaN. Iterations that
+    are padded only in spatial iterators compute elements that are never read, but must not divide by a padded zero.
     """
     old = block.block
     grown = _grown(old, padding)

@@ -33,9 +33,9 @@ def at_least_two(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 @requirement
 def sibling_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """the loops' nests are statements of one sequence, in one block
+    """the nests of the loops are statements of one sequence, in one block
 
-    From each of these statements inward to the loop that you pass, each loop's body is the next loop.
+    In each nest, from its outermost loop to the loop that you pass, the body of each loop is the next loop.
     """
     tree = state.home(loops[0])
     homes = []
@@ -231,7 +231,7 @@ def _chain_below(loop: For) -> list[For]:
 
 @requirement
 def known_bounds(state: ScheduleState, loop: For) -> Failure | None:
-    """the loop's start and extent are constants; those of the loops around it are constants or depend on no loop"""
+    """the loop's start and extent are constants; the starts and extents of the loops around it depend on no loop"""
     if not (isinstance(loop.start, ex.IntImm) and isinstance(loop.extent, ex.IntImm)):
         fault = f"{loop.var.name} runs from {loop.start}, {loop.extent} times"
         return Failure({loop: "this loop"}, "a loop with constant bounds", fault)

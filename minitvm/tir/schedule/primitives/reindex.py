@@ -124,7 +124,8 @@ def _not_written(realize: BlockRealize, buffer: Buffer) -> Failure | None:
 
 @requirement
 def single_point(match: PartByPoint) -> Failure | None:
-    """each iteration of the block touches one element of the buffer, f(v)
+    """each iteration of the block touches exactly one element f(v) of the buffer, where v are the values of the block's
+    iterators
 
     If the block writes the buffer, f is injective. The block does not write a buffer that it reads.
     """
@@ -211,8 +212,8 @@ def map_of_read(match: PartByPoint, index_map: Map) -> Failure | None:
     """the map takes the block's iterators, uses only iterators that index the buffer, and never returns a negative
     index
 
-    Two iterations may get the same place only if both read the same element. To ensure this, the map's indices include
-    all indices of the read.
+    The map may return the same indices for two iterations only if both read the same element. To ensure this, the map's
+    indices include all indices of the read.
     """
     return _bad_map(match, index_map)
 
@@ -222,7 +223,7 @@ def map_of_write(match: PartByPoint, index_map: Map) -> Failure | None:
     """the map takes the block's iterators, uses only iterators that index the buffer, and never returns a negative
     index
 
-    Different values of these iterators get different places.
+    It maps different values of these iterators to different indices.
     """
     return _bad_map(match, index_map)
 

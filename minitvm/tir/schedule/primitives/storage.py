@@ -144,7 +144,7 @@ def each_written(tree: Tree) -> Iterator[tuple[tir.BlockRealize, int, tir.Buffer
 def one_owner(
     state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer, storage_scope: str
 ) -> Failure | None:
-    """only its owner touches a piece of the storage, and iterations without a defined order do not share a piece
+    """each piece of the storage is touched only by its owner, and iterations without a defined order share no piece
 
     All accesses are inside the same loops that divide the storage: threads and parallel loops for "local" and for any
     scope that is neither global nor shared, and block indices (and parallel loops) for "shared". Iterations of such a

@@ -50,9 +50,10 @@ same_structure = holds_inside(
     "same_structure",
     """the block has the structure that the intrinsic describes
 
-    Each buffer of the description stands for a box of one of the program's buffers, and each variable for a value.
-    Loops, blocks, stores and loads correspond to each other in order. Indices are equal if you count from the beginning
-    of the box. The operands of +, *, min and max may be exchanged. Loops and iterators with one iteration are ignored.
+    Each buffer of the description represents a box of one of the program's buffers, and each variable represents a
+    value. Loops, blocks, stores and loads correspond to each other in order. Indices are equal if you count from the
+    beginning of the box. The operands of +, *, min and max may be exchanged. Loops and iterators with one iteration are
+    ignored.
     """,
 )
 box_is_declared = holds_inside(

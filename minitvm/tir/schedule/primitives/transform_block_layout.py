@@ -132,8 +132,8 @@ def kinds_stay_apart(state: ScheduleState, block: BlockRealize, index_map: Calla
 def order_of_accesses(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> Failure | None:
     """no value is read or overwritten out of order
 
-    Suppose accesses a and b, at least one of them a write, touch the same element, in iterations p before q. Then
-    map(p) comes before map(q).
+    Suppose that access a in iteration p and access b in a later iteration q touch the same element, and that at least
+    one of the two is a write. Then map(p) comes before map(q).
     """
     mapping = made_map(index_map, len(block.block.iter_vars))
     tree = state.home(block)

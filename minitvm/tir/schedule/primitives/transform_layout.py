@@ -165,7 +165,7 @@ def injective_map(
     index_map: Callable[..., Any],
     assume_injective_transform: bool,
 ) -> Failure | None:
-    """the map sends different elements of the buffer to different places, and no index becomes negative
+    """the map gives different elements of the buffer different new indices, and no index becomes negative
 
     minitvm decides this from the quasi-affine form of the map, or else tries every element. If neither gives an answer,
     minitvm relies on your promise (assume_injective_transform).

@@ -149,8 +149,8 @@ def read_at(
             for j in range(8):
                 with T.block("B"): B[vi, vj] = A_local[vi, vj] * 2.0
 
-    All blocks below the loop that read the buffer then read the copy. The new block is annotated "auto_copy", as in
-    TVM.
+    From then on, every block below the loop that read the buffer reads the copy instead. The new block gets the
+    annotation "auto_copy", as in TVM.
     """
     buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)

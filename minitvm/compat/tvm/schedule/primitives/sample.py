@@ -66,7 +66,7 @@ def tile_decision(state: ScheduleState, loop: For, n: int, decision: list[int] |
 def partition_fits(
     state: ScheduleState, loop: For, n: int, partition_pos: int, innerpart_factor: int
 ) -> Failure | None:
-    """0 <= partition_pos <= n; innerpart_factor divides the extent, and is 1 if no factor is in the second part"""
+    """0 <= partition_pos <= n; innerpart_factor divides the extent, and is 1 if partition_pos is n"""
     if not 0 <= partition_pos <= n:
         return Failure({loop: ""}, f"partition_pos from 0 to {n}", str(partition_pos))
     extent = _extent(loop)
