@@ -128,14 +128,16 @@ def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: s
         for i in T.serial(8, annotations={"pragma_auto_unroll_max_step": 16}):
             with T.block("B"): B[vi] = A[vi] * 2.0
 
-    "software_pipeline_stage" and "software_pipeline_order" have one number for each statement of the loop's body. The
-    statements then run in stages, with several iterations in progress at once. "double_buffer_scope" on a block gives
-    the position of a buffer that the block writes, and lets the block run one iteration ahead. If these annotations
-    would change a value that the program reads, the step is refused. The same holds for every later step of the
-    schedule (`keeps_pipelines`). "software_pipeline_async_stages" lists stages whose copies from global to shared
-    storage only need to arrive before a later stage reads them, as with CUDA's `cp.async`. If the target does not
-    support this for a copy, it becomes an ordinary copy. "software_pipeline_spare_versions" is a number of additional
-    versions for each buffer that passes values between stages.
+    "software_pipeline_stage" and "software_pipeline_order" list one number for each statement of the loop's body. While
+    a statement of stage 0 works on iteration i, a statement of stage s works on iteration i - s, so several iterations
+    are in progress at once. The second list gives the order in which the statements run in each such step.
+    "double_buffer_scope" on a block gives the position of a buffer that the block writes, and lets the block run one
+    iteration ahead. If these annotations would change a value that the program reads, the step is refused. The same
+    holds for every later step of the schedule (`keeps_pipelines`). "software_pipeline_async_stages" lists stages with
+    copies from global to shared storage that run in the background, as with CUDA's `cp.async`. Such a copy has to be
+    complete only when a later stage reads it. If the target cannot do this for a copy, the copy becomes an ordinary
+    one. "software_pipeline_spare_versions" is a number of additional versions for each buffer that passes values
+    between stages.
 
     Two more annotations have numbers as values. If "vector_reduction" is n, the innermost loop of a reduction
     accumulates in n lanes. If "prefetch" is n, an innermost loop requests the vectors that it reads in sequence n
