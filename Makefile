@@ -36,6 +36,7 @@ faces: $(STAMPS)/demo $(STAMPS)/faces ## find the faces in a picture with a comp
 
 .PHONY: web
 web: $(STAMPS)/demo $(STAMPS)/faces ## build pages into build/web that read text and find faces in your browser
+	rm -rf build/web
 	$(BIN)/minitvm web -o build/web
 
 .PHONY: test

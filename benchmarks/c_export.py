@@ -24,7 +24,8 @@ import numpy as np
 import minitvm
 from minitvm.executable.alignment import ALIGNMENT, address
 from minitvm.export.c.interface import Interface, Tensor
-from minitvm.export.c.project import project, write
+from minitvm.export.c.project import project
+from minitvm.export.folders import fill
 from minitvm.machines.cpu.runtime.huge_pages import huge_empty
 from minitvm.runtime import GraphModule
 from minitvm.target import Target
@@ -79,7 +80,7 @@ def _compiled(
 ) -> Compiled:
     """Export a module, compile it, and bind it to arrays."""
     names = [spec.name for spec in module.executable.inputs]
-    write(folder, project(module, weights="bin", inputs=dict(zip(names, arrays, strict=True))))
+    fill(folder, project(module, weights="bin", inputs=dict(zip(names, arrays, strict=True))))
     api = Interface(module.executable, "net")
     (folder / "shim.c").write_text(_shim(api))
     flags = ("-O3", *find_isa(Target("cpu").isa).flags)

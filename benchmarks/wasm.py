@@ -56,7 +56,6 @@ def prepared(name: str, folder: Path) -> dict[str, int]:
     inputs = models.example_inputs(graph)
     executable = minitvm.lower(graph, target=TARGET, stop_at="executable")
     sizes = export(executable, folder, fallback=False)
-    (folder / "package.json").write_text('{"type": "module"}\n')  # node reads net.js as a module
     (folder / "net.onnx").write_bytes(to_onnx(graph).SerializeToString())
     outputs = GraphModule(on_this_machine(executable), threads=1)(**inputs)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)

@@ -1,17 +1,15 @@
-"""The folder of a C program: which files it has, and how they are written."""
+"""The folder of a C program, and which files it has."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ...build import code_target, compile_executable, imported
 from ...build_options import ForBuild, options_of
-from ...errors import InputError, TargetError, report
+from ...errors import TargetError, report
 from ...executable import Executable
 from ...graph.checked import checked_indices
 from ...runtime import Function, GraphModule
@@ -19,6 +17,7 @@ from ...runtime.here import on_this_machine
 from ...target import Target
 from ...target.isas import NATIVE, find_isa
 from ...tir.nodes import IRModule, PrimFunc
+from ..folders import fill, new_folder
 from .build_files import cmake_text, example_cpp, makefile
 from .check import check_files
 from .cpp import hpp_text
@@ -53,13 +52,10 @@ def export(
     to 256 KiB, else a file. `inputs` are arrays for the test of the program, by name; None means random ones.
 
     Raises `TargetError` if the target is no CPU, `Unsupported` if C cannot express the program, and `InputError` if
-    the folder exists and is not empty, or for an invalid argument.
+    the folder has files or cannot be created, or for an invalid argument.
     """
-    place = Path(folder)
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise InputError(f"{place} exists\n  wanted: a new or empty folder\n  try:    another name, or remove it")
-    files = project(model, target=target, weights=weights, name=name, inputs=inputs, **options)
-    write(place, files)
+    place = new_folder(folder)
+    fill(place, project(model, target=target, weights=weights, name=name, inputs=inputs, **options))
     return place
 
 
@@ -129,20 +125,3 @@ def _tolerance(target: Target) -> float:
 def _require_cpu(target: Target) -> None:
     if target.kind != "cpu":
         raise TargetError(report("C", wanted="a target that is a CPU", found=str(target), tries=['target="cpu"']))
-
-
-def write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files into a folder: all of them, or none."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        for path, content in files.items():
-            (temporary / path).parent.mkdir(exist_ok=True)
-            (temporary / path).write_bytes(content)
-        temporary.chmod(0o755)
-        if folder.exists():
-            folder.rmdir()
-        os.replace(temporary, folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise

@@ -5,6 +5,7 @@
     net.weights.bin     the constants, one after the other, each at a multiple of 64 bytes
     net.js              an ES module that loads and runs them
     index.html          a page that runs the network
+    package.json        the word for node that net.js is a module
 
 Multiply-adds of relaxed SIMD round once where the machine has such an instruction. There the outputs are, bit by bit,
 those of the same executable on a CPU with FMA. Elsewhere they differ by rounding.

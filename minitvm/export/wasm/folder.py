@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError, report
 from ...executable import Constant, Executable
+from ..folders import fill, new_folder
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CODE = {True: "net.wasm", False: "net.plain.wasm"}  # with relaxed SIMD, and without it
 WEIGHTS, SCRIPT, PAGE = "net.weights.bin", "net.js", "index.html"
+NODE = "package.json"  # without it, some versions of node do not read net.js as a module
 _ALIGNMENT = 64  # bytes
 _PLACEHOLDER = "const NET = {};"
 
@@ -28,16 +29,17 @@ def export(
     *,
     fallback: bool = True,
 ) -> dict[str, int]:
-    """Write `executable` as a folder of files; the folder is created. Returns the sizes of the files in bytes.
+    """Write `executable` as files into a new or empty folder. Returns the sizes of the files in bytes.
 
     With `fallback`, there is also a module for engines without relaxed SIMD. It takes a second compilation.
 
     Lower the executable for `TARGET`, which has vectors of 128 bits. The same executable gives the same files.
     `progress(done, total, name)` is called after each kernel. Raises `Unsupported` for an executable that calls
-    engines, or kernels of other machines, and `InputError` if the folder cannot be created.
+    engines, or kernels of other machines, and `InputError` if the folder has files or cannot be created.
     """
     from .compile import compile_modules
 
+    place = new_folder(folder)
     kinds = [True, False] if fallback else [True]
     modules, description = compile_modules(executable, kinds, progress)
     offsets, weights = _packed(executable.constants)
@@ -47,14 +49,9 @@ def export(
         WEIGHTS: weights,
         SCRIPT: _script((here / SCRIPT).read_text(), modules, description, offsets).encode(),
         PAGE: (here / PAGE).read_bytes(),
+        NODE: b'{"type": "module"}\n',
     }
-    place = Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise InputError(report(f"{folder} is a file", wanted="the name of a folder")) from None
-    for name, data in files.items():
-        (place / name).write_bytes(data)
+    fill(place, files)
     return {name: len(data) for name, data in files.items()}
 
 

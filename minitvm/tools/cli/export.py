@@ -86,8 +86,10 @@ def _artifact(options: argparse.Namespace) -> str:
 
 def _c_program(options: argparse.Namespace) -> str:
     """Write a folder with a C program."""
+    from ...export import new_folder
     from ...export.c import export
 
+    new_folder(options.output)
     target = opt.target(options.target)
     inputs = None if options.input is None else opt.load_arrays(options.input)
     graph = opt.read_graph(options.model, options.shape)
@@ -102,8 +104,10 @@ def _c_program(options: argparse.Namespace) -> str:
 def _web_folder(options: argparse.Namespace) -> str:
     """Write a folder for browsers."""
     from ... import lower
+    from ...export import new_folder
     from ...export.wasm import TARGET, export
 
+    new_folder(options.output)
     target = opt.target(TARGET if options.target == "cpu" else options.target)
     graph = opt.read_graph(options.model, options.shape)
     with progress() as report:

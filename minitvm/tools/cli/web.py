@@ -13,7 +13,7 @@ from .progress import progress
 
 def register(commands: opt.Commands) -> None:
     parser = commands.add_parser("web", help="write pages that run two networks in a browser", description=__doc__)
-    parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="the folder to write; it is created")
+    parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="a new folder")
     parser.set_defaults(function=web)
 
 

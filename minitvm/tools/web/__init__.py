@@ -25,13 +25,14 @@ def write(folder: str | PathLike[str], progress: Callable[[str, int, int], None]
     """Compile both networks and write the pages. Returns the bytes that a visitor of each page downloads.
 
     `progress(stage, done, total)` is called while the networks are compiled. Raises `ModelError` if a package with a
-    model is missing; the error says how to install it.
+    model is missing; the error says how to install it. Raises `InputError` if the folder has files.
     """
     from ...build import to_graph
+    from ...export import new_folder
     from ..models import centerface, rapidocr
     from ..models.located import located
 
-    place = Path(folder)
+    place = new_folder(folder)
     picture = located(*_PICTURE)
     text = to_graph(rapidocr.recogniser(), shapes={"x": (1, 3, 48, "w")})
     faces = centerface.pipeline(to_graph(centerface.network(SIDE, SIDE)))

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from minitvm.export.c.project import project, write
+from minitvm.export.c.project import project
+from minitvm.export.folders import fill
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-ffp-contract=off", "-march=native")
 SANITIZED = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -19,7 +20,7 @@ SANITIZED = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 def written(model: Any, folder: Path, **options: Any) -> Path:
     """Write the program of a model into a new folder."""
-    write(folder, project(model, **options))
+    fill(folder, project(model, **options))
     return folder
 
 

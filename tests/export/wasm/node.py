@@ -109,12 +109,7 @@ class Exported:
         self.count += 1
         place = self.folder / str(self.count)
         export(executable, place, fallback=fallback)
-        self.make_module(place)
         return place
-
-    def make_module(self, place: Path) -> None:
-        """Let node read net.js as a module."""
-        (place / "package.json").write_text('{"type": "module"}\n')
 
     def agree(self, model: Any, *runs: dict[str, Any], **options: Any) -> list[list[np.ndarray]]:
         """Require that each run gives the same bits in node and here. Returns the outputs."""
