@@ -2,7 +2,7 @@
 // net.plain.wasm, for engines without relaxed SIMD.
 //
 //     import { load } from "./net.js";
-//     const net = await load();                              // or load(url of the folder, { progress })
+//     const net = await load();                              // or load("folder of the files/", { progress })
 //     const { scores } = net.run({ image: pixels });         // pixels is a Float32Array
 //     scores.data, scores.shape
 //
@@ -34,7 +34,10 @@ export class NetError extends Error {
 
 const aligned = (bytes, to = ALIGNMENT) => Math.ceil(bytes / to) * to;
 const product = (shape) => shape.reduce((a, b) => a * b, 1);
-const shapeText = (shape) => `(${shape.map((dim) => dim ?? "?").join(", ")}${shape.length === 1 ? "," : ""})`;
+const dimText = (dim) => (typeof dim === "string" ? `"${dim}"` : dim ?? "?");
+const shapeText = (shape) => `(${shape.map(dimText).join(", ")}${shape.length === 1 ? "," : ""})`;
+// The name of a typed array's kind is the same in all frames of a page, whereas its class is not.
+const kindOf = (value) => (ArrayBuffer.isView(value) ? value[Symbol.toStringTag] : value?.constructor?.name ?? typeof value);
 // A module with one instruction of relaxed SIMD (GoogleChromeLabs/wasm-feature-detect).
 const RELAXED = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253,
   15, 65, 2, 253, 15, 253, 128, 2, 11);
@@ -46,16 +49,41 @@ async function response(url) {
     return new Response(await readFile(url));
   }
   const answer = await fetch(url);
-  if (!answer.ok) throw new NetError(`cannot read ${url}: ${answer.status} ${answer.statusText}`);
+  if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
   return answer;
+}
+
+/** The result of `action`, which reads a file: if it fails, an error that names the file. */
+async function reading(url, action) {
+  try {
+    return await action();
+  } catch (error) {
+    const why = error.code === "ENOENT" ? "there is no such file" : error.cause?.message || error.message;
+    throw new NetError(`cannot read ${url}: ${why}`);
+  }
+}
+
+/** The URL of the folder: a page completes a relative one from its own URL, node from the current directory. */
+async function folderOf(url) {
+  let base = import.meta.url;
+  if (typeof location !== "undefined") base = location.href;
+  else if (isNode) base = (await import("node:url")).pathToFileURL(`${process.cwd()}/`);
+  let folder;
+  try {
+    folder = new URL(url, base);
+  } catch {
+    throw new NetError(`"${url}" is no URL of a folder`);
+  }
+  if (!folder.pathname.endsWith("/")) folder.pathname += "/";
+  return folder;
 }
 
 /** Read the weights into memory as they arrive. */
 async function stream(url, target, progress) {
-  const reader = (await response(url)).body.getReader();
+  const reader = await reading(url, async () => (await response(url)).body.getReader());
   let received = 0;
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reading(url, () => reader.read());
     if (done) break;
     if (received + value.length > target.length) received = target.length + 1;
     if (received > target.length) break;
@@ -69,17 +97,18 @@ async function stream(url, target, progress) {
 }
 
 /**
- * Load the network. `url` is the folder of its files, by default that of this file. `progress(received, total)` is
- * called while the weights arrive, with numbers of bytes. `relaxed` is whether to use relaxed SIMD, by default if the
- * engine has it.
+ * Load the network. `url` is the folder of its files, by default that of this file. A relative URL begins at the page,
+ * or at node's current directory. `progress(received, total)` is called while the weights arrive, with numbers of
+ * bytes. `relaxed` is whether to use relaxed SIMD, by default if the engine has it.
  * @param {string | URL} [url]
  * @param {{ progress?: (received: number, total: number) => void, relaxed?: boolean }} [options]
  */
 export async function load(url = new URL("./", import.meta.url), { progress, relaxed = WebAssembly.validate(RELAXED) } = {}) {
   const module = NET.modules[relaxed ? 0 : 1];
   if (module === undefined) throw new NetError("there is no code for engines without relaxed SIMD");
-  const folder = new URL(url, typeof location === "undefined" ? import.meta.url : location.href);
-  const code = await (await response(new URL(module.code, folder))).arrayBuffer();
+  const folder = await folderOf(url);
+  const file = new URL(module.code, folder);
+  const code = await reading(file, async () => (await response(file)).arrayBuffer());
   const net = await Net.create(code, module);
   if (net.weights.length) await stream(new URL(NET.weights, folder), net.weights, progress);
   return net;
@@ -119,20 +148,22 @@ class Net {
     const constants = NET.constants.map(([offset]) => weights + offset);
     const total = NET.constants.length ? aligned(NET.constants.at(-1)[0] + NET.constants.at(-1)[1]) : 0;
     end += total;
-    net.#memory = new WebAssembly.Memory({ initial: Math.ceil(end / PAGE), maximum: MOST_BYTES / PAGE });
+    try {
+      net.#memory = new WebAssembly.Memory({ initial: Math.ceil(end / PAGE), maximum: MOST_BYTES / PAGE });
+    } catch {
+      throw new NetError(`the engine has no memory for this network: ${end} bytes`);
+    }
     const host = {
       sin: Math.sin, sinf: Math.sin, cos: Math.cos, cosf: Math.cos, tan: Math.tan, tanf: Math.tan,
       fmod: (a, b) => a % b, fmodf: (a, b) => a % b,
     };
     const pointer = new WebAssembly.Global({ value: "i32", mutable: true }, top);
     const imports = { env: { ...host, __linear_memory: net.#memory, __stack_pointer: pointer } };
-    let module;
     try {
-      module = await WebAssembly.compile(code);
+      net.#exports = (await WebAssembly.instantiate(code, imports)).instance.exports;
     } catch (error) {
-      throw new NetError(`this engine does not compile ${file}: ${error.message}`);
+      throw new NetError(`this engine does not load ${file}: ${error.message}`);
     }
-    net.#exports = (await WebAssembly.instantiate(module, imports)).exports;
     net.#end = end;
     net.#places = starts.places;
     net.#sizes = starts.sizes;
@@ -169,7 +200,10 @@ class Net {
    * @param {Record<string, any>} inputs typed arrays or { data, shape }, by name; numbers for scalars
    * @returns {Record<string, Value>}
    */
-  run(inputs) {
+  run(inputs = {}) {
+    if (inputs === null || typeof inputs !== "object" || Array.isArray(inputs) || ArrayBuffer.isView(inputs)) {
+      throw new NetError(`run takes an object with an array for each input, found ${kindOf(inputs)}`);
+    }
     const values = this.#checked(inputs);
     const plan = this.#plan(values);
     values.forEach((value, k) => {
@@ -186,12 +220,12 @@ class Net {
   /** The caller's inputs with their shapes; the sizes that follow from them are written into the table of sizes. */
   #checked(inputs) {
     const known = [...NET.inputs, ...NET.outputs.filter((spec) => spec.inout)].map((spec) => spec.name);
-    for (const name of Object.keys(inputs ?? {})) {
+    for (const name of Object.keys(inputs)) {
       if (!known.includes(name)) throw new NetError(`there is no input ${name}\n  inputs: ${known.join(", ")}`);
     }
     const sizes = this.#words(this.#sizes, NET.sizes.length);
     const values = NET.inputs.map((spec) => {
-      const value = inputs?.[spec.name];
+      const value = inputs[spec.name];
       if (value === undefined || value === null) throw new NetError(`input ${spec.text} is missing`);
       return "scalar" in spec ? this.#scalar(spec, value) : this.#tensor(spec, value);
     });
@@ -210,7 +244,7 @@ class Net {
 
   #scalar(spec, value) {
     if (typeof value !== "number" && typeof value !== "bigint" && typeof value !== "boolean") {
-      throw new NetError(`input ${spec.text} is a number, found ${typeof value}`);
+      throw new NetError(`input ${spec.text} is a number, found ${kindOf(value)}`);
     }
     const word = new DataView(this.#memory.buffer, this.#sizes + 8 * spec.scalar, 8);
     if (spec.dtype.includes("float")) word.setFloat64(0, Number(value), true);
@@ -220,12 +254,12 @@ class Net {
   }
 
   #typed(spec, value) {
-    const data = ArrayBuffer.isView(value) ? value : value?.data;
-    if (data === undefined) throw new NetError(`input ${spec.name} is missing`);
-    const wanted = ARRAYS[spec.dtype];
-    const isBytes = spec.dtype === "uint8" && data instanceof Uint8ClampedArray;
-    if (!(data instanceof wanted) && !isBytes) {
-      throw new NetError(`input ${spec.text ?? spec.name}: wanted a ${wanted.name}, found ${data?.constructor?.name ?? typeof data}`);
+    const data = ArrayBuffer.isView(value) ? value : value?.data ?? value;
+    if (data === undefined || data === null) throw new NetError(`input ${spec.name} is missing`);
+    const wanted = ARRAYS[spec.dtype].name;
+    const isBytes = spec.dtype === "uint8" && kindOf(data) === "Uint8ClampedArray";
+    if (!ArrayBuffer.isView(data) || (kindOf(data) !== wanted && !isBytes)) {
+      throw new NetError(`input ${spec.text ?? spec.name}: wanted a ${wanted}, found ${kindOf(data)}`);
     }
     return data;
   }
@@ -235,6 +269,7 @@ class Net {
     const fixed = spec.shape.every((dim) => typeof dim === "number");
     const shape = value.shape ?? (fixed ? spec.shape : undefined);
     if (shape === undefined) throw new NetError(`input ${spec.text} has an open size\n  try: { data, shape }`);
+    if (!Array.isArray(shape)) throw new NetError(`input ${spec.text}: wanted a shape that is an array, found ${kindOf(shape)}`);
     const fits = shape.length === spec.shape.length && shape.every((n, k) => Number.isInteger(n) && n >= 0
       && (typeof spec.shape[k] !== "number" || spec.shape[k] === n));
     if (!fits) throw new NetError(`input ${spec.name} has shape ${shapeText(shape)}\n  wanted: ${spec.text}`);

@@ -28,7 +28,7 @@ def layer() -> Graph:
 SCRIPT = """
     const { load } = await import("./net.js");
     let progress = 0;
-    const net = await load(undefined, { progress: (received, total) => { progress = received / total; } });
+    const net = await load(".", { progress: (received, total) => { progress = received / total; } });
     const x = Float32Array.from({ length: 144 }, (_, k) => Math.fround(k / 144));
     const [{ data, shape }] = Object.values(net.run({ x }));
     await until(() => !document.forms[0].hidden);
