@@ -69,7 +69,7 @@ def model_of(name: str) -> tuple[Any, np.ndarray]:
 
 
 def function_of(name: str) -> PrimFunc:
-    """The operator as a function of level 3, that in NHWC in the order of its axes."""
+    """The operator as a loop program, that in NHWC in the order of its axes."""
     op, data_shape, weight_shape, attrs = EVERY[name]
     if name == "nhwc":
         data_shape, weight_shape = (tuple(s[a] for a in o) for s, o in ((data_shape, DATA), (weight_shape, WEIGHT)))

@@ -54,7 +54,7 @@ MATMUL = "matmul"
 
 
 def function_of(name: str) -> Any:
-    """The workload as a function of level 3, for both tuners: 512^3, or a layer in NCHW as it is written."""
+    """The workload as a loop program, for both tuners: 512^3, or a layer in NCHW as it is written."""
     from minitvm import te
     from minitvm.graph.lower import to_prim_func
 

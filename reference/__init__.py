@@ -6,7 +6,7 @@ Read tiny.py first: it defines in 300 lines what a kernel does. The other interp
 faster, and show where two programs differ.
 
 reference.tiny.run          kernels, as simply as possible
-reference.te.evaluate       tensor expressions            reference.tir.run          level-3 loop programs
+reference.te.evaluate       tensor expressions            reference.tir.run          loop programs
 reference.kernel.run        lowered modules               reference.executable.run   steps over arenas
 reference.graph.run         operators on whole tensors    reference.check            do two programs mean the same?
 reference.accel.run         instructions of the tensor accelerator; `check` runs them in all orders

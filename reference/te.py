@@ -119,7 +119,7 @@ def _compute(tensor: te.Tensor, arrays: dict[te.Tensor, np.ndarray], values: dic
 
 def _loops(op: te.ExternOp, arrays: Mapping[te.Tensor, np.ndarray], values: Mapping[x.Var, Any], mode: str,
            settings: Settings | None) -> list[np.ndarray]:  # fmt: skip
-    """Return the results of a function of loops; it runs and is checked like a level-3 program."""
+    """Return the results of a function of loops; it runs and is checked like a loop program."""
     if settings is None:
         raise Unsupported(f"{op.name}: loops have no other meaning of expressions")
     shapes = [tuple(_size(d, values) for d in b.shape) for b in op.results]

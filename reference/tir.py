@@ -1,4 +1,4 @@
-"""Interpret level 3: `run` executes a loop program on NumPy arrays.
+"""Interpret loop programs: `run` executes one on NumPy arrays.
 
 Loops run as they are written. A block runs once for each point at which its predicate holds, and its `init` runs first
 at points where all reduction iterators have their first value. The slow mode is the definition; the fast mode gives the
@@ -32,7 +32,7 @@ def run(
     inout: Sequence[str] = (),
     entry: str | None = None,
 ) -> None:
-    """Run a level-3 function on arrays and scalars, one per parameter. Results are written into the arrays.
+    """Run a loop program on arrays and scalars, one per parameter. Results are written into the arrays.
 
     `shadow` checks for uninitialised reads, conflicting accesses of parallel iterations and outputs that are not
     written. A parameter that the function writes counts as uninitialised at the start, unless `inout` names it. Indices

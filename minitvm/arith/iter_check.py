@@ -200,7 +200,7 @@ def _determines(mark: IterMark, splits: list[IterSplit], detector: Detector) -> 
 
 def values(row: IterSum) -> tuple[Affine, Affine] | None:
     """Return (first value, number of values) of a binding in a surjective map, or None if the values are not
-    consecutive integers.
+    consecutive integers, or if their number has too many terms.
     """
     if row.args and not any(split.scale == _ONE for split in row.args):
         return None

@@ -116,7 +116,7 @@ class Emitter(Expressions):
         raise Unsupported(f"a loop over {stmt.thread} in {self.language}")
 
     def bounds(self, stmt: tir.For) -> tuple[str, str]:
-        """Return the first iteration of a loop, and the end of its iterations (exclusive)."""
+        """Return the first value of a loop variable and its exclusive upper bound, both as source text."""
         first, extent = self.index(stmt.start), self.index(stmt.extent)
         if isinstance(stmt.start, ex.IntImm) and isinstance(stmt.extent, ex.IntImm):
             return first, str(stmt.start.value + stmt.extent.value)

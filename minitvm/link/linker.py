@@ -29,7 +29,11 @@ from .plan_memory import Lifetime, plan_memory
 
 @dataclass(slots=True)
 class Linker:
-    """Collects calls and copies on slots. `finish` then inserts barriers, plans memory and builds the executable."""
+    """Collects the steps of a program: kernel calls, copies, loops and sizes.
+
+    Their operands are `Slot`s, values whose location may still be undecided. `finish` then inserts barriers, plans
+    memory and builds the executable.
+    """
 
     target: str
     kernels: list[x.Kernel] = field(default_factory=list)

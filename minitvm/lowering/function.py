@@ -1,4 +1,4 @@
-"""The stages of one function from level 3 to the sources of its kernels."""
+"""The stages of one function from a loop program to the sources of its kernels."""
 
 from __future__ import annotations
 
@@ -76,8 +76,10 @@ def _example(access: Unshown, sizes: list[Var]) -> tuple[bool, dict[Var, int] | 
 
 
 def _refused(func: tir.PrimFunc, access: Unshown, example: Mapping[Var, int] | None) -> VerificationError:
-    """Return the error for an access. It says where the access is, the range in which its index must stay, and where
-    the index comes from.
+    """Return the error for an access that is not proved to be inside its buffer. It shows the access, the range in
+    which the index must stay, and what the index is.
+
+    `example` gives values for which the access is outside; None if there are none to show.
     """
     buffer, axis = access.buffer, access.axis
     node = access.node
@@ -205,7 +207,7 @@ def schedule_function(func: tir.PrimFunc, target: Target, decision: Decision | N
 
 @collected_seldom()
 def to_kernels(func: tir.PrimFunc, target: Target, callback: PassCallback | None = None) -> tir.IRModule:
-    """Split a scheduled level-3 function into a host function and its kernels."""
+    """Split a scheduled loop program into a host function and its kernels."""
     from ..strategy.candidate import choice_of
     from ..strategy.registry import has_fallback
     from ..tir.transform.pipeline import lower

@@ -45,7 +45,7 @@ class LoweredKernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredFunc:
-    """A level-3 function and its lowered form.
+    """A loop program and its lowered form.
 
     `params` are the parameters of the original function. `host` calls the kernels, with flat buffers. If the function
     was lowered for the host instead of the target of its network, `refusal` is the reason; otherwise it is "".

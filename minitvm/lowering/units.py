@@ -15,9 +15,11 @@ from .function import updating
 
 
 class SharedFunction:
-    """The computation that equal fused operators share, whatever their names. `key` identifies it in every process.
+    """The computation that equal fused operators share, whatever their names. `key` identifies it, and is the same in
+    every process.
 
-    `updated` is the index of an input or None. If it is an index, the last parameter is both this input and the result.
+    If `updated` is not None, it is the index of an input that is updated in place: the last parameter is then both this
+    input and the result.
     """
 
     def __init__(self, name: str, graph: Graph, updated: int | None = None) -> None:
@@ -33,7 +35,7 @@ class SharedFunction:
 
     @cached_property
     def func(self) -> PrimFunc:
-        """The computation as a level-3 function."""
+        """The computation as a loop program."""
         func = to_prim_func(self.graph, name=self.name)
         return func if self.updated is None else updating(func, self.updated)
 
@@ -48,7 +50,7 @@ class Unit:
 
     @property
     def func(self) -> PrimFunc:
-        """The level-3 function of the operator, shared with equal operators."""
+        """The loop program of the operator, shared with equal operators."""
         return self.function.func
 
 

@@ -36,9 +36,7 @@ def blocks_of(func: PrimFunc) -> Iterator[Block]:
 
 
 def computes(*ops: str) -> Callable[[PrimFunc], bool]:
-    """Return a predicate for functions: does any block compute one of these operators, according to its annotation
-    "op"?
-    """
+    """Return a predicate that is true of a function if one of its blocks has an annotation "op" that is in `ops`."""
     return lambda func: any(block.annotations.get("op") in ops for block in blocks_of(func))
 
 

@@ -131,7 +131,7 @@ class Chosen:
 
 
 def schedule(func: PrimFunc, target: Target, knobs: Mapping[str, strategy_candidates.Knob] | None = None) -> Schedule:
-    """Return a schedule for a level-3 function: the cheapest legal candidate of the first rule that fits.
+    """Return a schedule for a loop program: the cheapest legal candidate of the first rule that fits.
 
     If all candidates of a rule are refused, the next rule is tried. The result is always legal; in the worst case it is
     the loops as written. `knobs` fixes some decisions of the first rule that fits. In that case `InputError` is raised

@@ -80,21 +80,23 @@ class TileNest:
         return [self.grid[axis] for axis in self.outside if self.grid[axis] is not None]
 
     def sum_in_tile(self) -> list[Any]:
-        """Compute the sum in the innermost loop over tiles, and return the loops of the sum inside it, including loops
-        of one iteration.
+        """Move the sum into the innermost loop over tiles with `compute_at`, and return the loops around the sum that
+        are inside that loop, including loops of one iteration.
         """
         self.sch.compute_at(self.block, self.tiles[-1], preserve_unit_loops=True)
         return list(self.sch.get_loops(self.block))[self.around + len(self.tiles) :]
 
     def sum_in_thread(self, thread: Any) -> list[Any]:
-        """Compute the sum in the loop over threads `thread`, and return the loops of the sum inside it."""
+        """Move the sum into the thread loop `thread` with `compute_at`, and return the loops around the sum that are
+        inside `thread`, including loops of one iteration.
+        """
         self.sch.compute_at(self.block, thread, preserve_unit_loops=True)
         depth = list(self.sch.get_loops(self.block)).index(thread) + 1
         return list(self.sch.get_loops(self.block))[depth:]
 
     def axes_and_steps(self, own: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Split the loops of the sum into two lists: loops over the axes of the result, and loops over the steps of
-        the sum.
+        """Split the loops around the sum into two lists: loops over the axes of the result, and loops over the steps
+        of the sum.
         """
         return own[: len(self.grid)], own[len(self.grid) :]
 

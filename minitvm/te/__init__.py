@@ -47,7 +47,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # On first use only: a module that reads te's nodes (the oracle) must not load level 3.
+    # On first use only: a module that reads te's nodes (the oracle) must not load loop programs.
     if name == "create_prim_func":
         from .primfunc import create_prim_func
 

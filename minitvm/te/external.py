@@ -1,8 +1,8 @@
 """`extern_primfunc`: tensors that a loop program computes, for operators without a formula per element (TVM's name).
 
 For example, a scan carries a sum from element to element, a sort moves elements about, and a scatter writes to indices
-that are data. Each is a `T.prim_func`, whose parameters are the inputs and then the results. It is an operation of the
-tensor program like a compute: `create_prim_func` inserts its blocks, and interpreters run its loops.
+given by a tensor. Each is a `T.prim_func`, whose parameters are the inputs and then the results. It is an operation of
+the tensor program like a compute: `create_prim_func` inserts its blocks, and interpreters run its loops.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .nodes import ExternOp, Tensor
 def extern_primfunc(
     input_tensors: Sequence[Tensor], primfunc: PrimFunc | str, extra_vars: Mapping[str, Any] | None = None
 ) -> Any:
-    """Return the tensor that a level-3 function computes from `input_tensors`, or a list of tensors if it computes
+    """Return the tensor that a loop program computes from `input_tensors`, or a list of tensors if it computes
     several.
 
     The function's first parameters are the inputs, and the others are the results. It must write all of a result before

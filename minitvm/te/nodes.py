@@ -66,7 +66,7 @@ class ComputeOp(Operation):
 
 @node
 class ExternOp(Operation):
-    """Tensors that a level-3 function computes. The parameters of `func` are the inputs, followed by the results."""
+    """Tensors that a loop program computes. The parameters of `func` are the inputs, followed by the results."""
 
     inputs: tuple[Tensor, ...]
     func: PrimFunc

@@ -1,4 +1,4 @@
-"""`create_prim_func` turns tensor expressions into a level-3 function, with one block for each compute (TVM's name)."""
+"""`create_prim_func` turns tensor expressions into a loop program, with one block for each compute (TVM's name)."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class _FunctionBuilder:
         return [self.nest(op, [output], op.axis) for output in outputs]
 
     def extern(self, op: ExternOp, outputs: list[Tensor]) -> tuple[tir.Stmt, list[tir.Buffer]]:
-        """Return the loops of a level-3 function, rewritten to use the tensors' buffers, and the buffers that it
+        """Return the loops of a loop program, rewritten to use the tensors' buffers, and the buffers that it
         allocates.
         """
         root = tir.root_block(op.func)

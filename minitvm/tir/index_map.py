@@ -259,8 +259,8 @@ class IndexMap:
         return conditions
 
     def fills(self, shape: Sequence[Any]) -> bool:
-        """Return whether an injective map certainly leaves no padding, that is, whether both shapes have the same
-        number of elements.
+        """Return whether this map, which must be injective, provably leaves no padding: every element of
+        `map_shape(shape)` is the image of an element of `shape`.
         """
         dims = tuple(map(ex.as_expr, shape))
         before, after = (

@@ -1,4 +1,4 @@
-"""The loop programs of level 3 and, after lowering, of the kernel level.
+"""The nodes of loop programs and, after lowering, of kernels.
 
     module    ::= IRModule {name: func}
     func      ::= PrimFunc (params) attrs: stmt                params are buffers and scalar variables
@@ -393,7 +393,7 @@ class Async(Stmt):
 
 @node
 class Allocate(Stmt):
-    """Provides uninitialised storage for `buffer` during `body`. It is used at kernel level; at level 3, blocks have
+    """Provides uninitialised storage for `buffer` during `body`. It is used after lowering; before, blocks have
     `alloc_buffers`.
     """
 
@@ -491,7 +491,7 @@ class PrimFunc(ex.Node):
 
     `params` are in calling order. Free variables in the shapes of the buffers are symbolic dimensions, whose values
     come from the arguments. `attrs` are those of TVM ("global_symbol", "tir.noalias", "target", ...). The body of a
-    level-3 function is a `BlockRealize` of the root block, which is named "root" and contains the buffers that the
+    loop program is a `BlockRealize` of the root block, which is named "root" and contains the buffers that the
     function allocates.
     """
 
@@ -606,7 +606,7 @@ class IRModule(ex.Node):
 
 
 def root_block(func: PrimFunc) -> Block:
-    """Return the root block of a level-3 function; raise `TypeMismatch` if it has none."""
+    """Return the root block of a loop program; raise `TypeMismatch` if it has none."""
     if isinstance(func.body, BlockRealize):
         return func.body.block
     raise TypeMismatch(f"{func.name} has no root block: it is lowered already, or was built by hand without one")
@@ -615,7 +615,7 @@ def root_block(func: PrimFunc) -> Block:
 def with_root(
     params: tuple[Buffer | ex.Var, ...], body: Stmt, attrs: Mapping[str, Any], alloc_buffers: tuple[Buffer, ...] = ()
 ) -> PrimFunc:
-    """Return a level-3 function with `body` inside the root block that every such function has."""
+    """Return a loop program with `body` inside the root block that every such function has."""
     root = Block((), (), (), "root", body, alloc_buffers=alloc_buffers)
     return PrimFunc(params, BlockRealize((), ex.const(True), root), attrs)
 

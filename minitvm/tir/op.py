@@ -97,16 +97,16 @@ def infinity(dtype: str, negative: bool = False) -> ex.Expr:
 
 
 def lowest(dtype: str) -> ex.Expr:
-    """Return a value that is at most as large as any value of a dtype; a maximum starts from it.
+    """Return the neutral element of the maximum in a dtype: -inf for floats, otherwise the smallest value.
 
-    TVM starts a float maximum from the lowest finite number. That is not a neutral element: if all values were -inf,
-    their maximum would be that number.
+    TVM uses the lowest finite number for floats. That number is not neutral: if all values were -inf, their maximum
+    would be that number.
     """
     return infinity(dtype, negative=True) if ex.DType(dtype).is_float else min_value(dtype)
 
 
 def highest(dtype: str) -> ex.Expr:
-    """Return a value that is at least as large as any value of a dtype; a minimum starts from it."""
+    """Return the neutral element of the minimum in a dtype: inf for floats, otherwise the largest value."""
     return infinity(dtype) if ex.DType(dtype).is_float else max_value(dtype)
 
 

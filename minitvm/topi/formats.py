@@ -1,7 +1,8 @@
-"""Floats of 8 and 4 bits. Their values are stored exactly in a wider dtype.
+"""8-bit and 4-bit float formats. Their values are stored in a wider dtype, which represents them exactly.
 
-No operator computes in these formats. If a network rounds values to such a format, they are rounded here, and are then
-exact in float16: `round_to_format(x, format="float8_e4m3fn")`. The names are those of ml_dtypes.
+No operator computes in these formats. Where a network rounds to one of them, `round_to_format(x,
+format="float8_e4m3fn")` rounds the values and returns them as float16, which is exact. The names are those of
+ml_dtypes.
 """
 
 from __future__ import annotations

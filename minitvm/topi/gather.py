@@ -1,4 +1,4 @@
-"""Read elements at indices that are data: take, gather.
+"""Read elements at indices given by a tensor: take, gather.
 
 A negative index counts from the end. An index that is out of range is moved to the nearest end, so that no access is
 out of bounds.

@@ -1,7 +1,7 @@
-"""Indices that are data: converted to a dtype that is wide enough, counted from the front, and clamped.
+"""Handle indices given by a tensor: widen their dtype, count negative ones from the end, and clamp them to the axis.
 
-The dtype must hold the indices and the extent. Otherwise arithmetic would wrap, for example with int8 and an axis of
-129.
+The wider dtype must hold both the indices and the extent. Otherwise the arithmetic would wrap, for example with int8
+indices into an axis of 129 elements.
 """
 
 from __future__ import annotations

@@ -161,7 +161,10 @@ def layer_of(
     op: str, inputs: Sequence[Tensor], *, direction: str, lengths: bool, linear_before_reset: bool = False,
     peepholes: bool = False, **_: Any,
 ) -> LayerInputs:  # fmt: skip
-    """Sort the inputs of an operator by role. Raises an error if they do not fit its attributes."""
+    """Return the inputs of a recurrent operator by role, as `LayerInputs`.
+
+    Raises `InputError` or `TypeMismatch` if they do not fit the attributes.
+    """
     gates, states = _CELLS[op][:2]
     sizes = (1,) * linear_before_reset + (3,) * peepholes
     count = 2 + states + len(sizes) + lengths
@@ -194,7 +197,11 @@ def _functions(
 
 
 def _function(op: str, name: str, parameters: dict[str, Any], clip: float) -> Function:
-    """Turn an operator on one tensor into a function of one element. Raises `InputError` for an unknown activation."""
+    """Return the activation `name`, an operator on tensors, as a function of one element.
+
+    Unless `clip` is 0, the function first limits its argument to [-clip, clip]. Raises `InputError` for an unknown
+    activation.
+    """
     if name not in ACTIVATIONS:
         raise InputError(f"{op}: activations are {', '.join(sorted(ACTIVATIONS))}, found {name!r}")
     operator, takes = ACTIVATIONS[name]

@@ -1,4 +1,4 @@
-"""Read an image at points that are data: `grid_sample` (Jaderberg et al., Spatial Transformer Networks, 2015)."""
+"""Sample an image at points given by a tensor: `grid_sample` (Jaderberg et al., Spatial Transformer Networks, 2015)."""
 
 from __future__ import annotations
 

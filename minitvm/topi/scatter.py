@@ -1,4 +1,4 @@
-"""Write elements at indices that are data: `data` is copied, and then the updates are written one after the other.
+"""Write elements at indices given by a tensor: `data` is copied, then the updates are written one after the other.
 
 A negative index counts from the end. An update whose index is out of range is skipped.
 """

@@ -250,7 +250,7 @@ def tune_func(
     knobs: Mapping[str, Sequence[Knob]] | None = None,
     **options: Any,
 ) -> Schedule:
-    """Tune one function (level 3, not scheduled) for `budget` seconds and return the best schedule.
+    """Tune one loop program that is not scheduled for `budget` seconds and return the best schedule.
 
     `schedule` is a template that you write: a function of a `Schedule`, or a `Trace`. It leaves decisions open with
     `sample_perfect_tile`, `sample_categorical` and the like. `knobs` are further parameters of the function, each with

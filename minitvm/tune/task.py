@@ -28,7 +28,7 @@ _CYCLE = 1e-9 / 3.0  # seconds, where a target does not say
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One function (level 3, not scheduled) on one target. A run of the model calls it `weight` times.
+    """One loop program, not scheduled, on one target. A run of the model calls it `weight` times.
 
     `key` is the structural hash of the function, by which a build finds its records; the operator's name does not
     matter. If `rules` is not empty, only candidates of these rules are searched. They are compared with the cheapest of

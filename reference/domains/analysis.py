@@ -31,7 +31,7 @@ def prepared(kind: type[R], program: t.PrimFunc | t.IRModule, args: Sequence[Any
              lasting: bool = False) -> R:  # fmt: skip
     """Return a run of a function on copies of its arguments, without shadow memory (checks for uninitialised reads).
 
-    `compilers` give floats their meaning, in level-3 programs and in lowered ones. They have only a fast mode; if it is
+    `compilers` give floats their meaning, in loop programs and in lowered ones. They have only a fast mode; if it is
     not enough, the run raises `Unsupported` with the text `refusal`.
     """
     func, own, settings = entry(program), copies(args), Settings(shadow=False)

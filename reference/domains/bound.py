@@ -53,7 +53,7 @@ def _owned(value: Value) -> Value:
 
 
 class BoundStatements(_Storage):
-    """Computes error bounds of a level-3 program."""
+    """Computes error bounds of a loop program."""
 
 
 class BoundKernels(_Storage, LockstepKernels):

@@ -156,7 +156,7 @@ class _Branches(MagnitudeCompiler, LockstepCompiler):
 
 
 class MagnitudeStatements(_Branches):
-    """Computes the magnitudes of a level-3 program."""
+    """Computes the magnitudes of a loop program."""
 
 
 class MagnitudeKernels(_Branches, LockstepKernels):

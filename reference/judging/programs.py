@@ -19,7 +19,7 @@ from ..meaning import runner
 from ..meaning.settings import Settings, stored_buffers
 from ..tir import entry_function
 
-Program = Any  # a PrimFunc, an IRModule (of one level-3 function, or lowered), or a list of te tensors
+Program = Any  # a PrimFunc, an IRModule (of one loop program, or lowered), or a list of te tensors
 
 
 INOUT = "reference.inout"  # an attribute of a function: the places of the parameters that it updates

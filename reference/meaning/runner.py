@@ -1,4 +1,4 @@
-"""Run one function on arrays: bind the arguments, choose the mode, check the outputs. Used by level 3 and kernels."""
+"""Run one function on arrays: bind the arguments, choose the mode, check the outputs. For loop programs and kernels."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The definition of loop programs: run one iteration and one element at a time.
 
 `StatementCompiler` turns statements into Python closures over an environment (one slot per variable or buffer; slot 0
-is the current parallel iteration). `reference.tir` runs level-3 programs with it, and `reference.kernel` adds the nodes
-of lowered programs. Tests compare `reference.fast.lockstep`, which runs the same programs faster, with it.
+is the current parallel iteration). `reference.tir` runs programs with blocks with it, and `reference.kernel` adds the
+nodes of lowered programs. Tests compare `reference.fast.lockstep`, which runs the same programs faster, with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write out the meaning of GPU threads at level 3, as loops and dimensions that every interpreter has.
+"""Write out the meaning of GPU threads in a loop program, as loops and dimensions that every interpreter has.
 
 TVM's programs leave six things implicit, which its lowering adds. `written_out` adds them for the interpreters:
 

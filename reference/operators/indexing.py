@@ -1,4 +1,4 @@
-"""Gather and scatter at positions that are data. A negative index counts from the end; one out of range reads the
+"""Gather and scatter at indices given by a tensor. A negative index counts from the end; one out of range reads the
 nearest end.
 """
 

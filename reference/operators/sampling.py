@@ -1,4 +1,4 @@
-"""Sample a picture at positions that are data, and round to narrow float formats."""
+"""Sample an image at points given by a tensor, and round to narrow float formats."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def prim_funcs(
     kinds: Sequence[str] = KINDS,
     symbolic: bool = False,
 ) -> PrimFunc:
-    """Draw a level-3 function of one to `max_blocks` blocks, each in a separate nest under the root block.
+    """Draw a loop program of one to `max_blocks` blocks, each in a separate nest under the root block.
 
     Each block is one of `kinds` and reads inputs or results of earlier blocks. Results that no later block reads are
     outputs, which are the last parameters. `symbolic` makes the first dimension of the first input a `SizeVar` n (bind

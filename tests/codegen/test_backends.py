@@ -1,4 +1,4 @@
-"""One program through every way to run it: the level-3 interpreter and every back end's kernels must agree bit for bit.
+"""One program through every way to run it: the interpreter and every back end's kernels must agree bit for bit.
 
 Inputs are small integers, so that any order of additions, and any fused multiply-add, gives the same floats.
 """

@@ -1,7 +1,7 @@
 """Random statements: the programs of one block, in whose body anything may stand that the language has.
 
 Loops of all kinds from any start, branches with and without an else, conditions that join comparisons of iterators and
-of data by `and` and `or`, guarded and unguarded loads, indices that are data written a statement before, updates in
+of data by `and` and `or`, guarded and unguarded loads, indices that a statement before has written, updates in
 place, lets, and scratch of the block's own. What may go wrong is kept out by form: an index is taken modulo the extent,
 or stands behind a guard that the left operand of `and`, or a branch, has checked; scratch is filled before anything
 reads it. The kind of a loop is drawn last: where the interpreter sees its iterations meet, it is a serial one.

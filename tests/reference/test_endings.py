@@ -1,4 +1,4 @@
-"""A `while`, or an extent that is data, withholds only what reaches it; one that goes on gets other inputs."""
+"""A `while`, or an extent read from a buffer, withholds only what reaches it; one that goes on gets other inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scalar arguments with extreme values: programs mean the same interpreted at level 3, lowered, and compiled.
+"""Scalar arguments with extreme values: programs mean the same interpreted, lowered, and compiled.
 
 One meaning of overflow (docs/semantics.md, "Integers"): scalars, lets of loads and casts are data, which wraps.
 """

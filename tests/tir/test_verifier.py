@@ -237,7 +237,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                 t = T.decl_buffer((4,))
                 ^^^^^^^^^^^^^^^^^^^^^^^ Allocate at level 3
                 A[0] = T.float32(1.0)
-          wanted: blocks allocate buffers, and only host functions call kernels
+          wanted: a loop program has no Allocate (blocks allocate buffers) and no KernelCall (only host functions call kernels)
           found:  Allocate at level 3
         """),
     "iterators_are_bound": (one_iterator_two_values, "tir", """
@@ -324,7 +324,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                         T.writes(A[vi])
                         A[vi] = B[vi] + B[vi + 2]
                                         ^^^^^^^^^ dimension 0 of B is read outside of the declared region
-          wanted: the body of a block reads only elements that the block declares to read
+          wanted: the body of a block reads only elements that the block declares as read
           found:  dimension 0 of B is read outside of the declared region
         """,
     ),
@@ -351,7 +351,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                         A[vi] = B[vi]
                         B[vi] = T.float32(0.0)
                         ^^^^^^^^^^^^^^^^^^^^^^ the block b declares no writes of B
-          wanted: the body of a block writes only elements that the block declares to write
+          wanted: the body of a block writes only elements that the block declares as written
           found:  the block b declares no writes of B
         """,
     ),

@@ -158,7 +158,10 @@ class _Split:
             yield list(run)
 
     def convolution(self, run: list[tuple[AxisPhase, ...]]) -> Value:
-        """Add the convolution that computes a group of phases. Its channels are ordered by phase."""
+        """Add the convolution that computes a group of phases. Its channels are ordered by phase.
+
+        If the phases have no taps, or no row of the data is left, zeros are added instead.
+        """
         first = run[0]
         if any(axis.taps == 0 for axis in first):
             return self.zeros(len(run))

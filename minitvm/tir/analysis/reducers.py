@@ -91,8 +91,8 @@ def register_reducer(
     """Make `rfactor` accept reductions of this form. A later registration with the same name replaces an earlier one.
 
     `combine(x, y)` takes and returns tuples of `count` expressions; x is the accumulated value. It must be associative,
-    and `identity(dtypes)` must be its neutral value on the left; this is not checked here. Pass `commutative=False` if
-    the order matters (for example, the first of equal values wins): then only the outermost reduction loop may be
+    and `identity(dtypes)` must be its neutral element on the left; this is not checked here. Pass `commutative=False`
+    if the order matters (for example, the first of equal values wins): then only the outermost reduction loop may be
     factored. For `relative` see `Relative`.
 
         register_reducer("xor", lambda x, y: (x[0] ^ y[0],), lambda dtypes: (const(0, dtypes[0]),))

@@ -105,7 +105,7 @@ def run_text(code: str, names: dict[str, Any], subject: str) -> None:
     """Run statements that a registration stores as text.
 
     Mistakes in the text itself, such as an undefined name, raise an `InternalError` that contains `subject` and the
-    text. Minitvm's own errors, raised by the code that the text calls, pass through unchanged.
+    text. Errors raised by the code that the text calls, and all of minitvm's own errors, pass through unchanged.
     """
     try:
         exec(code, names)

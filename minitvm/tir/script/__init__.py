@@ -1,5 +1,5 @@
-"""TVMScript: write and read programs of level 3 and of the kernel level as Python text.
+"""TVMScript: print loop programs (with blocks) and lowered programs (without) as Python text, and parse such text.
 
-`printer.script(node)` writes the text, and `parser.parse(text)` reads it back. The name `T` in the text refers to the
-module `builtins`.
+`printer.script(node)` returns the text, and `parser.parse(text)` reads it back. In the text, `T` is the module
+`builtins` of this package.
 """

@@ -38,9 +38,10 @@ class ThreadReduction:
 
 
 def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> AllReducer:
-    """`T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: defines how threads combine values, and the neutral values.
+    """`T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: defines how threads combine values, and where they start.
 
-    To combine several values at once, use `lambda x0, x1, y0, y1: (..., ...)`. The earlier values come first.
+    The second argument lists the neutral elements. To combine several values at once, use
+    `lambda x0, x1, y0, y1: (..., ...)`. The earlier values come first.
     """
     starts = tuple(as_expr(i) for i in identity)
     left, right = (tuple(DataVar(f"{n}{k}", i.dtype) for k, i in enumerate(starts)) for n in "xy")

@@ -181,7 +181,11 @@ class TirPrinter(ProgramText):
         self.line(text)
 
     def suite(self, stmt: tir.Stmt) -> None:
-        """Print a statement as an indented block, including the bodies of lets and allocations that end it."""
+        """Print a statement at the current indentation.
+
+        The body of a let or an allocation that comes last is not nested: it continues at the same indentation. With
+        `dialect.flat_lets`, this holds for every let.
+        """
         self.names.push()
         pending = [stmt]
         # The body of a last `let` or allocation is in the same block. There may be thousands of them: no recursion.

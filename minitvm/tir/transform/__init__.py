@@ -1,4 +1,4 @@
-"""Lowering: the passes that turn blocks inside loops (level 3) into flat kernels.
+"""Lowering: the passes that turn loop programs, which consist of blocks inside loops, into flat kernels.
 
 `pipeline.PASSES` lists the passes that every machine needs, in order; `passes(target)` includes the passes of the
 machine. `tir.passes` offers them as passes over modules under TVM's names, such as `tir.transform.Simplify()`.

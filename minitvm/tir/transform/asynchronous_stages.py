@@ -99,8 +99,8 @@ class PipelineGroups:
                 self.groups.append(now)
 
     def of_any_step(self, every: Mapping[int, Stmt]) -> Iterator[Stmt]:
-        """Yield the statements of a time step in the middle of the loop, in which all parts run and each earlier step
-        has committed a group.
+        """Yield the statements of a steady-state time step. All parts run (`every` maps their numbers to their
+        statements), and every earlier step that starts copies has committed its group.
         """
         kept, first = self.groups, min((self.stages[p] for p in self.begun), default=0)
         self.groups = list(range(first, self.depth))

@@ -148,11 +148,11 @@ def lower(
 
     `callback(pass name, before, after)` is called after every step; for the last step, "split_host", `after` is the
     module. The passes named in `without` are skipped, which is only allowed for passes that make kernels faster, not
-    for those that make them legal. With MINITVM_VERIFY=1, `func` is checked by the rules of level 3, and the result by
-    the rules of the kernel level. With `limited`, each pass has a budget for the code that it adds, and `TooMuchCode`
-    is raised if a pass exceeds it. A nest of loops bound to a GPU's grid becomes a kernel; back ends without such a
-    grid refuse it. Raises `Unsupported` for a function that calls foreign code, and for a reduction over threads in a
-    form that no pass handles.
+    for those that make them legal. With MINITVM_VERIFY=1, `func` is checked by the rules of loop programs, and the
+    result by those of lowered programs. With `limited`, each pass has a budget for the code that it adds, and
+    `TooMuchCode` is raised if a pass exceeds it. A nest of loops bound to a GPU's grid becomes a kernel; back ends
+    without such a grid refuse it. Raises `Unsupported` for a function that calls foreign code, and for a reduction over
+    threads in a form that no pass handles.
     """
     target = Target(target) if isinstance(target, str) else target
     func = left_out(written_out(func))

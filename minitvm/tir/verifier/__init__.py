@@ -1,4 +1,4 @@
-"""The rules of level 3 and of the kernel level, with one short function each.
+"""The rules of loop programs and of lowered programs, with one short function each.
 
 `verify(func)` raises a `VerificationError` that names the first violated rule and shows the spot. With MINITVM_VERIFY=1
 (`errors.verification_asked`), a schedule checks its function after every step, and lowering checks its input and the
@@ -29,7 +29,8 @@ def rules(func: PrimFunc, level: str = "tir") -> list[Rule]:
 def verify(program: PrimFunc | IRModule, level: str = "tir", context: int | None = 6) -> None:
     """Raise `VerificationError` for the first rule that a function, or any function of a module, violates.
 
-    `level` is "tir" (level 3) or "kernel" (after lowering). `context` is the number of lines shown around the spot.
+    `level` is "tir" (a loop program) or "kernel" (after lowering). `context` is the number of lines shown around the
+    spot; None shows the whole program.
     """
     functions = [program] if isinstance(program, PrimFunc) else list(program.functions.values())
     for func in functions:

@@ -1,4 +1,4 @@
-"""The rules that apply both at level 3 and at the kernel level: names, indices, dtypes, threads."""
+"""The rules that apply both before and after lowering: names, indices, dtypes, threads."""
 
 from __future__ import annotations
 

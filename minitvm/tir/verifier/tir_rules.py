@@ -1,7 +1,8 @@
-"""The rules of level 3.
+"""The rules of loop programs.
 
-A claim (a declared region, or an iterator's domain) is rejected only if simple interval reasoning disproves it. The
-shadow checks of the reference interpreter test all other claims.
+A claim (a declared region, or an iterator's domain) is rejected only if simple interval reasoning disproves it. For
+example, an access is compared with the declared region only if it certainly happens, without conditions; foreign calls
+and accumulators are skipped. The shadow checks of the reference interpreter test all other claims.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def there_is_a_root_block(func: PrimFunc) -> Broken:
 
 @rule(TIR_RULES)
 def nothing_is_lowered_yet(func: PrimFunc) -> Broken:
-    """blocks allocate buffers, and only host functions call kernels"""
+    """a loop program has no Allocate (blocks allocate buffers) and no KernelCall (only host functions call kernels)"""
     for node in nodes_of(func, Allocate, KernelCall):
         yield node, f"{type(node).__name__} at level 3"
 
@@ -93,13 +94,13 @@ def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
 
 @rule(TIR_RULES)
 def reads_are_declared(func: PrimFunc) -> Broken:
-    """the body of a block reads only elements that the block declares to read"""
+    """the body of a block reads only elements that the block declares as read"""
     yield from _undeclared(func, write=False)
 
 
 @rule(TIR_RULES)
 def writes_are_declared(func: PrimFunc) -> Broken:
-    """the body of a block writes only elements that the block declares to write"""
+    """the body of a block writes only elements that the block declares as written"""
     yield from _undeclared(func, write=True)
 
 

@@ -174,7 +174,7 @@ def _reduced(d: _Drawing) -> Case:
 
 
 def _moved(d: _Drawing) -> Case:
-    """Other operators with an axis, a place or a step that is data."""
+    """Other operators with an axis, a position or a step given by a tensor."""
     kind = d.one("CumSum", "Squeeze", "Unsqueeze", "Trilu", "Range", "DFT", "roi")
     runs: list[Inputs] = []
     for _ in range(3):

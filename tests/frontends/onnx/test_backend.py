@@ -16,7 +16,7 @@ F32 = TensorProto.FLOAT
 
 
 def _enlarged() -> onnx.ModelProto:
-    """By factors that are data."""
+    """By factors given by a tensor."""
     node = helper.make_node(
         "Resize", ["x", "", "scales"], ["y"], mode="nearest", nearest_mode="floor",
         coordinate_transformation_mode="asymmetric",

@@ -1,4 +1,4 @@
-"""Amounts and axes that are data, kernels of open extents, loops whose values grow: against ONNX Runtime."""
+"""Amounts and axes given by tensors, kernels of open extents, loops whose values grow: against ONNX Runtime."""
 
 from __future__ import annotations
 

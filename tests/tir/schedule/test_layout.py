@@ -165,7 +165,7 @@ def test_a_symbolic_shape() -> None:
 @examples(5, 40)
 @given(prim_funcs(min_blocks=2), st.data())
 def test_random_layouts_of_any_buffer(func: PrimFunc, data: Any) -> None:
-    """Any buffer, parameters too (compared through copies), in a random layout, at level 3 and as kernels."""
+    """Any buffer, parameters too (compared through copies), in a random layout, as a loop program and as kernels."""
     sch = Schedule(func)
     blocks = [b for b in sch.state.tree().blocks.values() if b is not sch.state.tree().root]
     block = data.draw(st.sampled_from(blocks))

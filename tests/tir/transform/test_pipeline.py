@@ -210,8 +210,8 @@ def open_rows() -> PrimFunc:
 
 
 def on_a_grid() -> PrimFunc:
-    """A transposition through storage that threads share. Its meaning is that of level 3 at its start only: between
-    passes its storage has no owner, and no interpreter is for that."""
+    """A transposition through storage that threads share. Its meaning is that of the loop program at its start only:
+    between passes its storage has no owner, and no interpreter is for that."""
 
     @T.prim_func
     def turned(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):

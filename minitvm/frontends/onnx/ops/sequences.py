@@ -276,7 +276,7 @@ def sequence_insert(n: NodeContext) -> Any:
 def _inserted(
     n: NodeContext, elements: Sequence[common.Operand], new: common.Operand, at: common.Operand
 ) -> common.OperandSequence:
-    """Return elements of different shapes with a new one inserted at a position that is data."""
+    """Return elements of different shapes with a new one inserted at a position given by a tensor."""
     place = _from_front(n, at, len(elements))
     longer = []
     for k in range(len(elements) + 1):

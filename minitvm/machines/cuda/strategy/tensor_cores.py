@@ -236,7 +236,7 @@ def _schedule(sch: Schedule, product: MatrixProduct, tile: WarpTile, scope: str)
 def in_blocks(sch: Schedule, block: Any, last: Any, tile: BlockTile, accumulator: str) -> tuple[Any, Sequence[Any]]:
     """Compute a tile in each block of threads, with sums in the scope `accumulator`.
 
-    Returns the block that stores the sums, and the loops of the sum over rows, columns and steps.
+    Returns the block that stores the sums, and the loops around the sum: over rows, columns and steps.
     """
     writer = sch.cache_write(block, 0, accumulator)
     if last is None:

@@ -139,7 +139,7 @@ def steps_of_piece(sizes: Sequence[int | None], depth: int) -> list[int]:
 
 
 def _pieces(sch: Schedule, reduction: Sequence[Any], depth: int) -> tuple[list[Any], list[Any]]:
-    """Return the loops of the sum over pieces, and the loops inside a piece, each outermost first."""
+    """Return the reduction loops over pieces, and the reduction loops inside a piece, each outermost first."""
     steps = steps_of_piece([constant_extent(sch, loop) for loop in reduction], depth)
     halves = [sch.split(loop, [None, some]) for loop, some in zip(reduction, steps, strict=True)]
     return [over for over, _ in halves], [part for _, part in halves]

@@ -61,7 +61,7 @@ class KernelFigures:
 
 
 def kernel_figures(func: PrimFunc, target: Target, sizes: Mapping[Var, int] | None = None) -> tuple[KernelFigures, ...]:
-    """Return the figures of each kernel of a scheduled level-3 function.
+    """Return the figures of each kernel of a scheduled loop program.
 
     `sizes` gives values to symbolic dimensions. For those without a value, `formulas` has the figures that depend on
     them.

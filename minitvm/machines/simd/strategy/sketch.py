@@ -253,7 +253,7 @@ def _tiled(
 
 
 def _ordered(loops: Sequence[Any], names: Sequence[str], last: str) -> list[Any]:
-    """Return the loops of the sum with the loop named `last` innermost."""
+    """Return the loops around the sum with the loop named `last` innermost."""
     if last not in names:
         raise ScheduleError(f"sketch: wanted one of {', '.join(names)} for last, found {last}")
     position = names.index(last)

@@ -131,8 +131,8 @@ def valid_padding(state: ScheduleState, block: BlockRealize, padding: Sequence[i
 
 @requirement
 def padding_adds_nothing(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
-    """if loads of padded elements return the reduction's neutral value (0 for +, 1 for *, the lowest value for max, the
-    highest for min), a padded iteration combines this neutral value into the result
+    """if loads of padded elements return the reduction's neutral element (0 for +, 1 for *, the lowest value for max,
+    the highest for min), a padded iteration combines this element into the result
 
     This must hold whatever else the iteration reads. For example, 0 times an unpadded float may be NaN. Iterations that
     are padded only in spatial iterators compute elements that are never read, but must not divide by a padded zero.

@@ -27,7 +27,9 @@ def named_buffer(block: tir.BlockRealize, buffer: object) -> tir.Buffer:
 
 @requirement
 def names_a_buffer(state: ScheduleState, block: tir.BlockRealize, buffer: object) -> Failure | None:
-    """the buffer is ("read", i) or ("write", i), for an access of the block, or the name of a buffer that it touches"""
+    """the buffer is given as ("read", i) or ("write", i), for the i-th region that the block reads or writes, or by
+    itself or its name, if only one buffer of the block has this name
+    """
     if access_remapping.chosen_region(block, buffer) is not None:
         return None
     names = [

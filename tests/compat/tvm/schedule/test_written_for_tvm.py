@@ -26,7 +26,7 @@ def keeps_its_meaning(sch: Schedule, before: PrimFunc) -> None:
 
 
 def own_values(early: bool) -> PrimFunc:
-    """A block that declares to read A, of which it has written every element before; or only where not `early`."""
+    """A block that declares A as read, of which it has written every element before; or only where not `early`."""
 
     @T.prim_func
     def func(B: T.Buffer((8, 8), "int32"), C: T.Buffer((8, 8), "int32"), A: T.Buffer((8, 8), "int32")) -> None:
