@@ -1,4 +1,4 @@
-"""Interpret level 4 of the accelerator: run instructions on NumPy scratchpads, with the machine's integer arithmetic.
+"""Interpret programs of the accelerator: run instructions on NumPy scratchpads, with the machine's integer arithmetic.
 
 The modules load, compute and store run their instructions at their own pace; only tokens order them. A run uses one of
 the many possible orders, and `order` says which module is ahead. But a run also checks all orders at once. Each

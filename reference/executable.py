@@ -1,4 +1,4 @@
-"""Interpret level 5: run the steps of an executable on byte arenas, and its kernels by `reference.kernel`.
+"""Interpret executables: run their steps on byte arenas, and their kernels by `reference.kernel`.
 
 Arenas start uninitialised, and every byte remembers the slice through which it was written. It is an `ExecutionError`
 to read bytes that were never written, or that were written through a slice that only partly overlaps with the one that

@@ -1,4 +1,4 @@
-"""Interpret level 1: run operators on whole tensors. Each is a NumPy function written from its definition
+"""Interpret graphs: run operators on whole tensors. Each is a NumPy function written from its definition
 (`operators/`).
 
 Reductions, normalisations, softmax, interpolation and transcendental functions are computed in float64 and rounded once

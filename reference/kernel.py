@@ -1,4 +1,4 @@
-"""Interpret the kernel level: a host function, the kernels that it calls, and thread blocks with barriers.
+"""Interpret lowered programs: a host function, the kernels that it calls, and thread blocks with barriers.
 
 Kernel calls run one after the other. The iterations of a PARALLEL loop are distributed to `threads` threads and must
 not conflict, whichever threads run them. If threads of a block (loops bound to threadIdx) meet at barriers, they run as

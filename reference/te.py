@@ -1,4 +1,4 @@
-"""Interpret level 2: compute the elements of tensors from their definitions.
+"""Interpret tensor expressions: compute the elements of tensors from their definitions.
 
 The slow mode computes one element at a time. The fast mode computes all elements of a tensor together and goes through
 the reduction axes in the same order, so that each element gets the same bits.

@@ -1,4 +1,4 @@
-"""Level 5: the compiled program as data. See `nodes` for the grammar and its meaning.
+"""The executable: the compiled program as data. See `nodes` for the grammar and its meaning.
 
 The nodes are imported immediately. The functions on them are imported at their first use, so that the oracle, which
 needs only the definitions of the nodes, loads nothing else.

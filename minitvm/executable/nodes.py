@@ -1,4 +1,4 @@
-"""Level 5, the executable, which every target compiles to.
+"""The executable, which every target compiles to.
 
 It is plain data: constants, arenas, kernels, a list of steps.
 

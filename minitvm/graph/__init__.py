@@ -1,4 +1,4 @@
-"""Level 1: operators on whole tensors.
+"""Graphs: operators on whole tensors.
 
 b = GraphBuilder()
 x = b.input("x", (1, 3, 32, 32))

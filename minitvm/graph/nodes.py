@@ -1,4 +1,4 @@
-"""The graph of level 1: operators on whole tensors, in SSA form.
+"""The nodes of graphs: operators on whole tensors, in SSA form.
 
     graph    ::= Graph inputs constants nodes outputs
     constant ::= Constant value = array

@@ -1,4 +1,4 @@
-"""The verifier of level 1: a table of named rules, each with the theorem it checks."""
+"""The verifier of graphs: a table of named rules, each with the theorem it checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor expressions, level 2: they define the elements of a tensor, but not how the elements are computed.
+"""Tensor expressions: they define the elements of a tensor, but not how the elements are computed.
 
 tensor ::= Tensor of an operation
 op     ::= PlaceholderOp | ComputeOp axis reduce_axis body | ExternOp inputs func

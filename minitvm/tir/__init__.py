@@ -1,4 +1,4 @@
-"""Loop programs, before and after lowering, under TVM's names: `tir.PrimFunc`, `tir.Schedule`, `tir.exp`, ...
+"""Loop programs, before and after lowering, under TVM's names, for example `tir.PrimFunc` and `tir.exp`.
 
 Larger parts (`Schedule`, the printer, the verifier) are imported on first use, because the reference interpreters read
 the nodes and must not load the compiler.

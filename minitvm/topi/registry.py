@@ -1,4 +1,4 @@
-"""The operators of level 1. Each has one registration, from which all other facts about the operator follow.
+"""The operators of graphs. Each has one registration, from which all other facts about the operator follow.
 
     @register("nn.leaky_relu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("LeakyRelu", {"alpha": "alpha"}),
               aten=Aten("leaky_relu", {"alpha": "negative_slope"}))

@@ -1,4 +1,4 @@
-"""The operators of level 1 in NumPy, one family per file, each written from its definition."""
+"""The operators of graphs in NumPy, one family per file, each written from its definition."""
 
 from __future__ import annotations
 
