@@ -630,7 +630,8 @@ class Reduce(Expr):
     """The reduction of `sources[value_index]` over the points of `axes` at which `condition` holds. It appears only in
     te.
 
-    The reduction starts from `init` (one expression per value) or, if `init` is empty, from the combiner's identity.
+    The reduction starts from `init` (one expression per value) or, if `init` is empty, from the combiner's neutral
+    element.
     """
 
     combiner: CommReducer

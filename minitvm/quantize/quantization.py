@@ -208,7 +208,7 @@ def _is_product(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> bool:
 
 
 def _is_brain_product(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> bool:
-    """A product of float32 of which one operand at least is data; a grouped convolution has few terms to add up."""
+    """A product of float32 with an operand that is not constant; a grouped convolution has few terms to add up."""
     if item.op not in _BRAIN_PRODUCTS or len(item.inputs) != 2 or all(v in arrays for v in item.inputs):
         return False
     if item.attrs.get("groups", 1) != 1:

@@ -27,7 +27,7 @@ def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., A
         te.compute((m,), lambda i: argmax((k.var, A[i, k]), axis=k))        # a list of two tensors
 
     The reducer is called as `reducer(expr, axis, where=None, init=None)`; points for which `where` is false are left
-    out, and the reduction starts from `init` instead of the identity. (TVM's `te.comm_reducer`.)
+    out, and the reduction starts from `init` instead of the neutral element. (TVM's `te.comm_reducer`.)
     """
 
     def reducer(expr: Any, axis: Any, where: Expr | None = None, init: Any = None) -> Any:

@@ -2,8 +2,8 @@
 read.
 
 A cache [batch, heads, places, width] has a place for each token of a text, up to a bound. `cache_update` writes the
-rows of new tokens, `cached_attention` lets each new token see all places up to its own. Positions are data, so one
-program decodes every token, and the cost of a token grows only with the number of places before it.
+rows of new tokens, `cached_attention` lets each new token see all places up to its own. A tensor gives the
+positions, so one program decodes every token, and the cost of a token grows only with the number of places before it.
 
     for group of heads that share keys:
         for place j up to the position:   scores[head, j] = q[head] . key[j]            a key is read once for all heads

@@ -242,7 +242,7 @@ def _running_softmax(at: int) -> Combine:
 
 
 def _no_scores(at: int) -> Callable[[tuple[ex.DType, ...]], Sequence[ex.Expr]]:
-    """Return the identity of online softmax: empty sums relative to the lowest finite score.
+    """Return the neutral element of online softmax: empty sums relative to the lowest finite score.
 
     Combining a masked score of -inf with it adds nothing.
     """

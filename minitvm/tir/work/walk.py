@@ -92,7 +92,7 @@ class Walk(Generic[D]):
     # -- expressions
 
     def value(self, x: ex.Expr, d: D) -> None:
-        """Count the arithmetic and the loads in an expression that is data rather than an index."""
+        """Count the arithmetic and the loads in an expression that is not an index."""
         if isinstance(x, tir.BufferLoad):
             self.access("read", x.buffer, x.indices[0], x.predicate, d)
             return

@@ -77,7 +77,7 @@ def centerface(network: Graph, score: float = 0.5, iou: float = 0.3, most: int =
     """The detector: the imported `network`, and what makes boxes of its answers.
 
     The outputs are boxes [n, 4] as corners (x, y, x, y) in pixels, scores [n], and landmarks [n, 5, 2]: eyes, nose, and
-    the corners of the mouth. n, at most `most`, is data.
+    the corners of the mouth. n, at most `most`, depends on the picture.
     """
     height, width = (int(d) for d in network.inputs[0].shape[2:])  # type: ignore[arg-type]
     b, (heat, scale, offset, points) = continued(network)

@@ -14,7 +14,7 @@ def remaining(
     b: GraphBuilder, boxes: Value, scores: Value, others: Sequence[Value] = (), *, iou: float, score: float,
     most: int, name: str = "found",
 ) -> list[Value]:  # fmt: skip
-    """[boxes, scores, *others] of the boxes that remain, the highest score first: their number is data, at most `most`.
+    """[boxes, scores, *others] of the boxes that remain, at most `most`, the highest score first.
 
     boxes [places, 4] are two corners each, scores [places], and others have a row for each place.
     """

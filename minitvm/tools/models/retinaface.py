@@ -24,7 +24,7 @@ def retinaface(
     """MobileNet of a quarter of the width, a pyramid of three levels, SSH heads, and what remains of 4200 boxes.
 
     The outputs are boxes [n, 4] as corners (x, y, x, y) in pixels, scores [n], and landmarks [n, 5, 2]: n, at most
-    `most`, is data. The sides of the picture are multiples of 32. 0.25 GMAC.
+    `most`, depends on the picture. The sides of the picture are multiples of 32. 0.25 GMAC.
     """
     batch, _, height, breadth = shape
     if batch != 1 or height % STRIDES[-1] or breadth % STRIDES[-1]:

@@ -84,7 +84,7 @@ def unique(n: NodeContext) -> Any:
 
 @converter("TopK", since=10)
 def topk(n: NodeContext) -> Any:
-    """Return the largest elements. If k is data, all elements are sorted."""
+    """Return the largest elements. If k is given by a tensor, all elements are sorted."""
     n.ignore("sorted")
     axis = n.attr("axis", -1)
     x, k = n[0], n.one(n[1], "k")
