@@ -46,8 +46,8 @@ print("body      ", block.body)
 
 # %% [markdown]
 # * **Iterators** are the block's own variables. Inside the block there are no loops i, j, r, only `vi`, `vj` and `vr`.
-#   Kind S is spatial: each value has its own result. Kind R is a reduction: all its values contribute to the same
-#   result.
+#   An iterator of kind S is spatial: each of its values has its own result. An iterator of kind R is a reduction: all
+#   of its values contribute to the same result.
 # * **Reads** and **writes** are the parts of buffers that one run of the block touches, written in terms of its
 #   iterators. Such a part is called a *region*.
 # * **Init** sets the start value of a result, before the first step of the reduction.

@@ -157,8 +157,8 @@ print(verdict)
 # parallel loop may run in any order. The mode "exact" could not run, because it needs whole numbers and the program
 # contains 0.5.
 #
-# Skewing does not always make a loop parallel. In the next program each element needs the element of the row above and
-# one column to the *right*. In this program it is not enough if each row begins one step later than the row above:
+# Skewing does not always make a loop parallel. In the next program each element needs an element of the row above, one
+# column to the *right*. So it is not enough if each row begins one step later than the row above:
 
 
 # %%

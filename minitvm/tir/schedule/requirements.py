@@ -30,7 +30,7 @@ from .thread_storage import combined_alone, safe_storage
 def plain_loops(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     """no loop has an annotation or is bound to a thread
 
-    A loop may be parallel, vectorised or unrolled. The result is serial all the same, as in TVM. This is legal, because
+    A loop may be parallel, vectorised or unrolled. The result is serial in any case, as in TVM. This is legal, because
     the serial order is one of the orders that each of these kinds allows.
     """
     for loop in loops:
@@ -134,7 +134,7 @@ def independent_domains(state: ScheduleState, loops: Sequence[For]) -> Failure |
 
 @requirement
 def no_opaque_iterators(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """the blocks below have only spatial and reduction iterators; an opaque iterator means that order matters"""
+    """the blocks below have only spatial and reduction iterators; if an iterator is opaque, its order matters"""
     tree = state.home(loops[0])
     for loop in loops:
         for realize in tree.blocks_in(loop):

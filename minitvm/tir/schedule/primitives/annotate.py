@@ -63,7 +63,7 @@ _ON_LOOPS, _ON_BLOCKS = software_pipelines.KEYS, (software_pipelines.DOUBLE,)
 
 @requirement
 def note_in_place(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str) -> Failure | None:
-    """the annotations of a software pipeline are on a loop, and those of a double buffer on the block that fills it"""
+    """software pipelines are annotated on a loop, and double buffers on the block that fills them"""
     on_loop = isinstance(block_or_loop, For)
     if ann_key not in (_ON_BLOCKS if on_loop else _ON_LOOPS):
         return None

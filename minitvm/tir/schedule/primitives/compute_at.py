@@ -88,7 +88,7 @@ def only_loops_around(state: ScheduleState, block: BlockRealize, loop: For) -> F
 
 @requirement
 def complete_or_reduction(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block is complete or a reduction, so it can run again and computes the same values"""
+    """the block is complete or a reduction, so it can run again and then computes the same values"""
     reason = why_neither(Scope.around(state.home(block), block), block)
     return None if reason is None else Failure({block.block: "this block"}, "a complete or a reduction block", reason)
 

@@ -155,7 +155,7 @@ def fixed_domains(state: ScheduleState, loop: tir.For, match: LoopReduction) -> 
     """the loops of the second step, and the loops that become iterators, have domains that depend on no loop that
     disappears
 
-    The same holds for the start of the loop that you pass. Its extent depends on no loop at all.
+    The start of the loop that you pass depends on no such loop either, and its extent depends on no loop at all.
     """
     block, loops = match.block, match.loops
     turned = _turned(block, loop, loops)

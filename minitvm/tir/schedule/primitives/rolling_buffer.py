@@ -324,8 +324,8 @@ def inputs_stay(state: ScheduleState, block: tir.BlockRealize, write_buffer_inde
     """the block reads the same values in every iteration
 
     Each buffer that it reads either has no writer in the scope, or has one writer that is complete or a reduction and
-    reads nothing that it overwrites. Otherwise an element that the block does not compute again could have another
-    value now.
+    reads nothing that it overwrites. Otherwise an element that the block keeps from an earlier iteration could differ
+    from the value that the block would compute now.
     """
     tree = state.home(block)
     scope = Scope.around(tree, block)
