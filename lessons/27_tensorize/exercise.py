@@ -14,12 +14,13 @@ Both arguments are sums of products. A mapping names a loop of the computation f
 all mappings with which the computation could be tensorized, by cutting each named loop into tiles that are as long as
 the instruction loop. These are the mappings where
 
-- different loops of the instruction have different loops of the computation,
+- different loops of the instruction are mapped to different loops of the computation,
 - the extent of each named loop is a multiple of the extent of its instruction loop, and
 - the operands fit. The result of the computation must fit the result of the instruction. left and right must fit left
   and right, or right and left, because the order of a product does not matter. Two operands fit if, for every loop of
-  the instruction, the operand of the instruction has the loop exactly when the operand of the computation has the named
-  loop. The choice between the two orders is made once for all loops.
+  the instruction, either both have it or neither has it: the operand of the instruction has the loop itself, and the
+  operand of the computation has the loop that is named for it. The choice between the two orders is made once for all
+  loops.
 
 The order of the list does not matter, and no mapping may be in it twice. Do not change the arguments. Each argument has
 at least one loop.

@@ -1,8 +1,8 @@
 """Exercise 28: the cost of all tiles of a product at once.
 
 C is M x N, and each of its elements is a sum of K products. A tile has `rows` rows, and each row has `vectors` vectors
-of `lanes` elements. The tiles cover C from its first element on. Tiles at the end may stick out of C, but they do all
-of their work. Each tile takes K steps, one after another. A step takes as long as the slowest of these three:
+of `lanes` elements. The tiles cover C from its first element on. Tiles at the end may stick out of C, but they take
+as long as any other. Each tile takes K steps, one after another. A step takes as long as the slowest of these three:
 
     core.latency                       cycles until the sums of the previous step are ready
     rows * vectors / core.ports        cycles for its multiply-adds
