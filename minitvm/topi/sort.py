@@ -16,7 +16,7 @@ from math import log
 from typing import Any
 
 from .. import te
-from ..expr import Expr, as_expr
+from ..expr import DType, Expr, as_expr
 from ..te import Tensor
 from ..tir.nodes import PrimFunc
 from .broadcast import full
@@ -46,10 +46,27 @@ def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str 
     check_counts("argsort", dtype, extent)
     if isinstance(extent, int) and extent < 2:
         return full(shape=dims(data), fill_value=0, dtype=dtype)
+    index = _sorted_as(dtype)
     if _in_lanes(data, at):
-        return along([data], at, merge_exchange(extent, extent, str(data.dtype), is_ascend, dtype), in_step=True)[0]
-    line = _by_digits(extent_of(extent, "n"), str(data.dtype), is_ascend, dtype)
-    return _along_last(data, at, lambda x: along([x], x.ndim - 1, line))[0]
+        network = merge_exchange(extent, extent, str(data.dtype), is_ascend, index)
+        return _as_dtype(along([data], at, network, in_step=True)[0], dtype)
+    line = _by_digits(extent_of(extent, "n"), str(data.dtype), is_ascend, index)
+    return _as_dtype(_along_last(data, at, lambda x: along([x], x.ndim - 1, line))[0], dtype)
+
+
+def _sorted_as(dtype: str) -> str:
+    """Return the dtype of the indices while they are sorted.
+
+    It is "int32" or "int64", because sorts also use indices to read memory, and minitvm shows that such integers stay
+    inside of buffers only for these dtypes.
+    """
+    return "int64" if DType(dtype).bits == 64 else "int32"
+
+
+def _as_dtype(indices: Tensor, dtype: str) -> Tensor:
+    if indices.dtype == dtype:
+        return indices
+    return te.compute(dims(indices), lambda *i: indices[i].astype(dtype), name="T_indices")
 
 
 def order_of_rows(flat: Tensor, rows: Dim, columns: int) -> Tensor:
@@ -81,18 +98,21 @@ def topk(
         return [full(shape=shape, fill_value=0, dtype=str(d)) for d in (data.dtype, dtype)]
     order = None
     if isinstance(k, int):
-        line = extent_of(extent, "n"), k, str(data.dtype), is_ascend, dtype
+        index = _sorted_as(dtype)
+        line = extent_of(extent, "n"), k, str(data.dtype), is_ascend, index
         sort = _quickest(data, at, k)
         if sort == "insertion":
-            return along([data], at, insertion(*line), in_step=True)
+            values, indices = along([data], at, insertion(*line), in_step=True)
+            return [values, _as_dtype(indices, dtype)]
         if sort == "heap":
-            starts = [lambda i, x: x[i], lambda i, _: i[data.ndim - 1].astype(dtype)]
-            return _along_last(data, at, lambda x: along([x], x.ndim - 1, _heap(*line), starts))
+            starts = [lambda i, x: x[i], lambda i, _: i[data.ndim - 1].astype(index)]
+            values, indices = _along_last(data, at, lambda x: along([x], x.ndim - 1, _heap(*line), starts))
+            return [values, _as_dtype(indices, dtype)]
         if sort == "network":
             order = along([data], at, merge_exchange(*line), in_step=True)[0]
     if order is None:
-        order = argsort(data, axis=at, is_ascend=is_ascend, dtype=dtype)
-    indices = te.compute(shape, lambda *i: order[i], name="T_topk_indices")
+        order = argsort(data, axis=at, is_ascend=is_ascend, dtype=_sorted_as(dtype))
+    indices = te.compute(shape, lambda *i: order[i].astype(dtype), name="T_topk_indices")
     values = te.compute(shape, lambda *i: data[(*i[:at], order[i], *i[at + 1 :])], name="T_topk_values")
     return [values, indices]
 

@@ -155,3 +155,17 @@ def test_lanes_have_no_branches_and_their_storage_is_vectors() -> None:
     b = GraphBuilder()
     (source,) = minitvm.lower(b.build(b.op("argsort", b.input("x", (64, 40)))), "cpu", stop_at="source").values()
     assert "minimum(load(keys" in source and "while" not in source and "gather(keys" not in source
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "uint8", "uint32", "uint64", "int32", "int64"])
+@pytest.mark.parametrize("shape", [(1, 3), (40, 7), (2, 100)])
+@pytest.mark.parametrize("k", [2, None])
+def test_indices_of_every_dtype(shape: tuple[int, int], k: int | None, dtype: str, rng: np.random.Generator) -> None:
+    x = rng.standard_normal(shape).astype("float32")
+    b = GraphBuilder()
+    data = b.input("x", shape)
+    results = [b.op("argsort", data, dtype=dtype)] if k is None else list(b.op("topk", data, k=k, dtype=dtype))
+    found = minitvm.build(b.build(results[-1]))(x)
+    expected = np.argsort(x if k is None else -x, axis=-1, kind="stable")[:, :k]
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, expected)
