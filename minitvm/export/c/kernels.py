@@ -104,8 +104,14 @@ class _CKernel(CExpressions):
 
     @contextmanager
     def block(self, header: str) -> Any:
-        """As in all languages; what is declared inside is forgotten after it."""
+        """As in all languages; what is declared inside is forgotten after it.
+
+        A condition has one pair of parentheses: clang takes two around `a == b` for a mistake.
+        """
         self.scopes.append(set())
+        condition = re.fullmatch(r"(if|while) \((\(.*\))\) \{", header)
+        if condition and atom(condition[2]) == condition[2]:
+            header = f"{condition[1]} {condition[2]} {{"
         with super().block(header):
             yield
         self.scopes.pop()

@@ -30,6 +30,24 @@ def test_every_form_of_a_vector_is_that_of_the_cpu(compiler: str, flags: tuple[s
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_conditions_are_written_without_warnings(compiler: str) -> None:
+    func = from_source(
+        """
+@T.prim_func(lowered=True)
+def k(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
+    for i in range(4):
+        if A[i] == 1:
+            B[i] = 5
+        while A[i] == 3:
+            A[i] = 2
+"""
+    )
+    assert isinstance(func, PrimFunc)
+    (got,) = run_many([(func, [np.arange(4, dtype="int32"), np.zeros(4, "int32")], 1)], compiler)
+    np.testing.assert_array_equal(got, [[0, 1, 2, 2], [0, 5, 0, 0]])
+
+
 def test_a_kernel_without_vectors_is_plain_c99() -> None:
     func = from_source(
         """
