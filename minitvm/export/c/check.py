@@ -43,9 +43,9 @@ def check_text(api: Interface, weights: Weights, example: Example) -> str:
         array = example.inputs[number]
         path = f'"check/input_{number}.bin"'
         if isinstance(t, Scalar):
-            lines.append(f"    memcpy(&arguments.input.{t.name}, block({path}, {array.nbytes}), {array.nbytes});")
+            lines.append(f"    memcpy(&arguments.input.{t.name}, contents({path}, {array.nbytes}), {array.nbytes});")
             continue
-        lines.append(f"    arguments.input.{t.name} = block({path}, {array.nbytes});")
+        lines.append(f"    arguments.input.{t.name} = contents({path}, {array.nbytes});")
         if t.is_open:
             lines.append(f"    arguments.input_elements.{t.name} = {array.size};")
     if api.sizes:
@@ -64,7 +64,7 @@ def check_text(api: Interface, weights: Weights, example: Example) -> str:
     if weights.nbytes and not weights.linked:
         lines += [
             f"    arguments.weights_bytes = {api.macro}_WEIGHTS_BYTES;",
-            f'    arguments.weights = block("{n}_weights.bin", {api.macro}_WEIGHTS_BYTES);',
+            f'    arguments.weights = contents("{n}_weights.bin", {api.macro}_WEIGHTS_BYTES);',
         ]
     if api.states:
         lines += [f"    arguments.state = room(sizeof({n}_state));", f"    {n}_reset(arguments.state);"]
@@ -74,9 +74,9 @@ def check_text(api: Interface, weights: Weights, example: Example) -> str:
             path = f'"check/output_{number}_run_{run}.bin"'
             lines += _shape_check(t.name, t.is_open or t.late, array.shape)
             value = f"{t.spec.dtype}_value" if t.spec.dtype.is_float else "NULL"
-            expected = f"block({path}, {array.nbytes}), {array.size}, {t.spec.dtype.bytes}, {value}"
+            expected = f"contents({path}, {array.nbytes}), {array.size}, {t.spec.dtype.bytes}, {value}"
             lines.append(f"    wrong += compare({number}, {_local(t.name)}, {expected});")
-    lines += ['    printf(wrong ? "WRONG\\n" : "equal\\n");', "    return wrong != 0;", "}", ""]
+    lines += ["    free_all();", '    printf(wrong ? "WRONG\\n" : "equal\\n");', "    return wrong != 0;", "}", ""]
     return "\n".join(lines)
 
 
@@ -97,17 +97,33 @@ def _shape_check(name: str, varies: bool, shape: tuple[int, ...]) -> list[str]:
 _SUPPORT = """\
 static const double tolerance = {tolerance};  /* 0: equal bits; else a part of the largest element */
 
+static struct block {{
+    struct block *next;
+}} *blocks;  /* all memory, the last one first */
+
 /* Return memory of at least `bytes` bytes at a multiple of 64. */
 static void *room(int64_t bytes)
 {{
-    unsigned char *memory = calloc((size_t)bytes + 64, 1);
-    if (memory == NULL)
+    struct block *block = calloc(sizeof *block + (size_t)bytes + 64, 1);
+    if (block == NULL)
         exit(2);
+    block->next = blocks;
+    blocks = block;
+    unsigned char *memory = (unsigned char *)(block + 1);
     return memory + (64 - (uintptr_t)memory % 64) % 64;
 }}
 
+static void free_all(void)
+{{
+    while (blocks != NULL) {{
+        struct block *next = blocks->next;
+        free(blocks);
+        blocks = next;
+    }}
+}}
+
 /* Return the contents of a file. */
-static void *block(const char *path, int64_t bytes)
+static void *contents(const char *path, int64_t bytes)
 {{
     void *memory = room(bytes);
     FILE *file = fopen(path, "rb");
