@@ -28,13 +28,17 @@ class Example:
     tolerance: float
 
 
-def computed(api: Interface, module: Any, inputs: Mapping[str, Any] | None, tolerance: float = 0.0) -> Example:
+def computed(
+    api: Interface, module: Any, inputs: Mapping[str, Any] | None, tolerance: float = 0.0, positive: bool = False
+) -> Example:
     """Return an example whose outputs `module` computes from the given inputs, or from random ones.
+
+    Random floats are not negative if `positive`, for programs that cast them to unsigned integers.
 
     Raises `InputError` if the program takes no random inputs.
     """
     failure: MinitvmError | None = None
-    for sizes, arrays in _candidates(api, inputs):
+    for sizes, arrays in _candidates(api, inputs, positive):
         try:
             runs = _runs(api, module, arrays)
         except MinitvmError as error:
@@ -63,20 +67,30 @@ def _runs(api: Interface, module: Any, arrays: list[Array]) -> tuple[tuple[Array
     return tuple(runs)
 
 
-def _candidates(api: Interface, inputs: Mapping[str, Any] | None) -> Iterator[tuple[dict[Var, int], list[Array]]]:
+def _candidates(
+    api: Interface, inputs: Mapping[str, Any] | None, positive: bool
+) -> Iterator[tuple[dict[Var, int], list[Array]]]:
     if inputs is not None:
         arrays = _in_order(api.executable, inputs)
         yield _sizes_of(api, arrays), arrays
         return
     for size in _SIZES if api.sizes else (0,):
         sizes = dict.fromkeys(api.sizes, size)
-        yield sizes, [random_array(api.executable, number, sizes) for number in range(len(api.inputs))]
+        arrays = [random_array(api.executable, number, sizes) for number in range(len(api.inputs))]
+        if positive:
+            floats = [t.spec.dtype.is_float for t in api.inputs]
+            arrays = [np.asarray(np.abs(a)) if is_float else a for a, is_float in zip(arrays, floats, strict=True)]
+        yield sizes, arrays
 
 
 def _in_order(x: Executable, inputs: Mapping[str, Any]) -> list[Array]:
     names = [spec.name for spec in x.inputs]
-    if sorted(inputs) != sorted(names):
-        raise InputError(f"{x.name} as C: wanted inputs {', '.join(names)}, found {', '.join(inputs) or 'none'}")
+    if not isinstance(inputs, Mapping):
+        raise InputError(f"{x.name} as C: wanted inputs={{name: array}}, found {type(inputs).__name__}")
+    if sorted(map(str, inputs)) != sorted(names):
+        raise InputError(
+            f"{x.name} as C: wanted inputs {', '.join(names)}, found {', '.join(map(str, inputs)) or 'none'}"
+        )
     return [np.asarray(inputs[name], order="C") for name in names]
 
 

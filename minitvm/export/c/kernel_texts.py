@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...executable import Executable
-from ...expr import IntImm, find
+from ...expr import Cast, IntImm, find
 from ...script import from_source
 from ...target import Target
 from ...tir.nodes import Allocate, PrimFunc
@@ -16,13 +16,19 @@ from .program import KernelText
 def kernel_texts(executable: Executable) -> KernelText:
     """Return the C functions of all kernels, in order. Raises `Unsupported` for a kernel that C cannot express."""
     target = Target(executable.target)
-    kernels, stacks = [], [0]
+    kernels, stacks, casts_to_unsigned = [], [0], False
     for kernel in executable.kernels:
         func: Any = from_source(kernel.script) if kernel.func is None else kernel.func()  # a file has only the text
         kernels.append(generate(func, target))
         stacks.append(_array_bytes(func))
+        casts_to_unsigned |= any(map(_is_to_unsigned, find(func.body, Cast)))
     names = [kernel.name for kernel in kernels]
-    return KernelText(library_text(kernels), [kernel.text for kernel in kernels], names, max(stacks))
+    return KernelText(library_text(kernels), [kernel.text for kernel in kernels], names, max(stacks), casts_to_unsigned)
+
+
+def _is_to_unsigned(x: Cast) -> bool:
+    """Return whether results of a cast from negative floats depend on the processor; narrow ones wrap on each."""
+    return x.value.dtype.is_float and x.dtype.kind == "uint" and x.dtype.bits >= 32
 
 
 def _array_bytes(func: PrimFunc) -> int:

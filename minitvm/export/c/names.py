@@ -6,8 +6,6 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from ...errors import InputError
-
 # Words of C and C++, and lower-case macros that the headers of common systems define.
 _RESERVED = """
 alignas alignof and and_eq asm atomic auto bitand bitor bool break case catch char char8_t char16_t char32_t class
@@ -47,16 +45,6 @@ def unique(texts: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
         used.add(name)
         names.append(name)
     return names
-
-
-def program_name(text: str) -> str:
-    """Return the name of a program, which prefixes all its public names. Raises `InputError` if it is no identifier."""
-    if not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_]{0,62}", text) or text in RESERVED or "__" in text:
-        raise InputError(
-            f"the name {text!r} of a C program\n  wanted: letters, digits and single _, a letter first, and no word of "
-            "C or C++\n  try:    net"
-        )
-    return text
 
 
 def quoted(text: str) -> str:

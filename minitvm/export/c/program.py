@@ -20,13 +20,15 @@ from .weights import Weights
 class KernelText:
     """The kernels of a program as C: what comes before them (types, library functions), each function, their names.
 
-    `stack_bytes` are the bytes of the local arrays of the kernel that has the most.
+    `stack_bytes` are the bytes of the local arrays of the kernel that has the most. `casts_to_unsigned` says whether a
+    kernel casts floats to unsigned integers, which is undefined for negative numbers.
     """
 
     prelude: str
     functions: Sequence[str]
     names: Sequence[str]
     stack_bytes: int
+    casts_to_unsigned: bool
 
 
 def program_text(api: Interface, weights: Weights, kernels: KernelText) -> str:
@@ -82,6 +84,7 @@ def _run(api: Interface, weights: Weights, failures: Failures, names: Sequence[s
     for guard in api.executable.guards:
         if not guard.sizes() & api.late_sizes.keys():
             checks.check_guard(writer, failures, guard)
+    steps.check_sizes()
     checks.check_memory(api, writer, failures, weights)
     checks.check_bounds(api, writer, failures)
     writer.line("")
@@ -140,6 +143,7 @@ def _plan(api: Interface, failures: Failures) -> tuple[str, set[str]]:
     for guard in api.executable.guards:
         if guard.sizes() <= api.sizes.keys():
             checks.check_guard(writer, failures, guard)
+    StepWriter(api, writer, failures, {}, ()).check_sizes()
     needed: list[tuple[str, Dim]] = [("arena_bytes", api.arena_bytes)]
     needed += [(f"input_elements.{t.name}", t.elements) for t in api.input_tensors if t.is_open]
     needed += [(f"output_elements.{t.name}", t.elements) for t in api.outputs if t.is_open]

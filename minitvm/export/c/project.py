@@ -25,8 +25,8 @@ from .example import computed
 from .header import header_text
 from .interface import interface
 from .kernel_texts import kernel_texts
-from .names import program_name
 from .program import program_text
+from .program_names import program_name
 from .weights import collect
 from .weights import files as weight_files
 
@@ -76,7 +76,7 @@ def project(
     api = interface(executable, name)
     block = collect(executable, weights)
     kernels = kernel_texts(executable)
-    example = computed(api, module, inputs, tolerance)
+    example = computed(api, module, inputs, tolerance, kernels.casts_to_unsigned)
     isa = find_isa(machine.isa)
     sizes = {var.name: value for var, value in example.sizes.items()}
     texts = {
@@ -124,4 +124,7 @@ def _tolerance(target: Target) -> float:
 
 def _require_cpu(target: Target) -> None:
     if target.kind != "cpu":
-        raise TargetError(report("C", wanted="a target that is a CPU", found=str(target), tries=['target="cpu"']))
+        raise TargetError(report("C", wanted="a target that is a CPU", found=target.brief, tries=['target="cpu"']))
+    if find_isa(target.isa).architecture == "wasm32":
+        tries = ["minitvm export MODEL --as wasm -o DIR: a folder for browsers and node", 'target="cpu"']
+        raise TargetError(report("C", wanted="a CPU for which gcc compiles", found=target.brief, tries=tries))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ... import executable as exe
 from ...errors import Unsupported
 from ...executable.nodes import BUFFER
-from ...expr import DType, Expr, Var
+from ...expr import DType, Expr, Var, free_vars
 from .checks import TOO_LARGE, check_guard
 from .failures import Failures
 from .interface import Interface, ctype, dim_text, plus
@@ -38,6 +38,36 @@ class StepWriter:
     @property
     def _x(self) -> exe.Executable:
         return self.api.executable
+
+    def check_sizes(self) -> None:
+        """Write the checks of the sizes that every run uses, as far as the sizes that the caller sets decide them.
+
+        The plan and the run both begin with them, so a plan is refused exactly if a run is. Steps in a loop are left
+        out: data decide whether they run.
+        """
+        at = 0
+        while at < len(self._x.steps):
+            step = self._x.steps[at]
+            if isinstance(step, exe.CallKernel):
+                for a, p in zip(step.args, self._x.kernels[step.kernel].params, strict=True):
+                    if not isinstance(a, exe.Location):
+                        self._check(a, scalar_type(p.dtype))
+                    elif isinstance(a, exe.ArenaSlice):
+                        self._check(a.offset)
+            elif isinstance(step, exe.Copy):
+                self._check(step.nbytes)
+            elif isinstance(step, exe.BindSize):
+                self._check(step.most)
+            at += 1 + (step.steps if isinstance(step, exe.Loop) else 0)
+
+    def _check(self, x: exe.Dim | float, kind: str = "int64_t") -> None:
+        """Write the checks of a number that only depends on the caller's sizes: it exists, and fits the type."""
+        if isinstance(x, Expr) and self.api.sizes.keys() >= set(free_vars(x)):
+            self._fits(self.writer.number(x), kind)
+
+    def _fits(self, number: str, kind: str) -> None:
+        if kind in _NARROW:
+            self.writer.once(f"if ({number} != ({kind}){number}) {self.failures.returns(*TOO_LARGE)}")
 
     def write(self, first: int = 0, last: int | None = None) -> None:
         """Write the steps from `first` up to but not including `last`."""
@@ -115,8 +145,8 @@ class StepWriter:
             return self._place(a)
         number = self.writer.number(a)
         kind = scalar_type(dtype)
-        if isinstance(a, Expr) and kind in _NARROW:
-            self.writer.once(f"if ({number} != ({kind}){number}) {self.failures.returns(*TOO_LARGE)}")
+        if isinstance(a, Expr):
+            self._fits(number, kind)
         return f"({kind}){number}"
 
     def _place(self, place: exe.Location) -> str:

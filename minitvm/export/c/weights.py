@@ -48,7 +48,7 @@ class Weights:
 def collect(executable: Executable, form: str = "auto") -> Weights:
     """Return the weights of an executable. Raises `InputError` for an unknown form."""
     if form not in FORMS:
-        raise InputError(f"weights={form!r}: wanted one of {', '.join(FORMS)}; {nearest(form, FORMS)}")
+        raise InputError(f"weights={form!r}: wanted one of {', '.join(FORMS)}; {nearest(str(form), FORMS)}")
     used = sorted({place.index for step in executable.steps for place in _constants(step)})
     pieces, offsets, end = list[bytes](), dict[int, int](), ALIGNMENT
     for index in used:

@@ -110,7 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InternalError as error:
         return _our_bug(options.command, error)
     except MinitvmError as error:
-        print(f"minitvm {options.command}: {error}", file=sys.stderr)
+        from .mistakes import for_command_line
+
+        print(f"minitvm {options.command}: {for_command_line(str(error))}", file=sys.stderr)
         return REFUSED
     except MemoryError as error:
         print(f"minitvm {options.command}: out of memory: {error}", file=sys.stderr)

@@ -1,4 +1,6 @@
-"""Decides whose mistake an unexpected exception is: ours, or one of a file that the user wrote and minitvm ran.
+"""Errors on the command line: whose mistake an unexpected exception is, and hints in the words of the command line.
+
+A mistake is ours, or one of a file that the user wrote and minitvm ran.
 
 A primitive, a back end, an operator or a schedule of a user's own is Python that runs inside minitvm. An exception that
 one of its statements raises is not a bug in minitvm.
@@ -6,16 +8,30 @@ one of its statements raises is not a bug in minitvm.
 
 from __future__ import annotations
 
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...build_options import ForBuild
 from ...errors import InternalError
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _OURS = (_PACKAGE, (_PACKAGE / "reference").resolve(), (_PACKAGE / "lessons").resolve())
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib"))
+
+_HINT = re.compile(r"^(  try:    |          )(?=(\w+)=)", re.MULTILINE)
+
+
+def for_command_line(text: str) -> str:
+    """Return the text of an error whose hints are options of the command line, or say that they are Python's.
+
+    For example, `target="cpu"` becomes `--target cpu`, and `params={...}` becomes `in Python: params={...}`.
+    """
+    text = re.sub(r'^(  try:    |          )target="([^"\s]+)"$', r"\1--target \2", text, flags=re.MULTILINE)
+    options = ForBuild.__annotations__
+    return _HINT.sub(lambda hint: f"{hint[1]}in Python: " if hint[2] in options else hint[1], text)
 
 
 def in_users_file(error: BaseException) -> str:

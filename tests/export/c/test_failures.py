@@ -43,6 +43,14 @@ int main(void)
     net_sizes sizes = {8};
     if (net_plan_memory(&sizes, &plan) == 0)
         printf("plan: %d bytes, %d elements\\n", (int)plan.arena_bytes, (int)plan.input_elements.x);
+    const int64_t all_n[] = {0, 5, 6, INT32_MAX, INT64_C(1) << 31, INT64_C(1) << 32, INT64_MAX / 16, INT64_MAX, -1};
+    for (size_t i = 0; i < sizeof all_n / sizeof *all_n; ++i) {
+        net_arguments a = good();
+        a.sizes.n = sizes.n = all_n[i];
+        const int run = net_run(&a), planned = net_plan_memory(&sizes, &plan);
+        if (planned != 0 ? planned != run : NET_ERROR(run) == NET_ERROR_SIZE)
+            printf("plan and run differ: %s, %s\\n", net_error_text(planned), net_error_text(run));
+    }
     printf("%s\\n%s\\n%s\\n", net_error_text(net_run(NULL)), net_error_text(-1), net_error_text(1 << 20));
     TRY((void)a)
     TRY(a.input.x = NULL)

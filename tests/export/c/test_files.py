@@ -18,11 +18,13 @@ from minitvm.errors import InputError, MinitvmError
 from minitvm.executable import CallExternal, Executable, Output, TensorSpec
 from minitvm.export.c import export
 from minitvm.export.c.names import RESERVED, comment, identifier, quoted, unique
+from minitvm.export.c.program_names import program_name, reasons
 from minitvm.export.c.project import project
 from minitvm.expr import DType, SizeVar
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.tools.cli import main
-from tests.export.c.programs import STRICT, call, needs_gcc, written
+from minitvm.tools.cli.mistakes import for_command_line
+from tests.export.c.programs import STRICT, call, check, needs_gcc, written
 from tests.export.c.test_failures import open_graph, stateful_graph
 
 NAMES = st.text(max_size=12) | st.sampled_from(sorted(RESERVED)) | st.text("aB_1.", max_size=4)
@@ -181,7 +183,11 @@ def guarded() -> Graph:
         (weighted_graph, {"weights": "zip"}, "weights='zip': wanted one of auto, bin, incbin, array"),
         (weighted_graph, {"name": "int"}, "the name 'int' of a C program\n  wanted: letters, digits and single _"),
         (weighted_graph, {"name": "a-b"}, "the name 'a-b' of a C program"),
-        (weighted_graph, {"target": "opencl"}, "C\n  wanted: a target that is a CPU\n  found:  opencl"),
+        (weighted_graph, {"name": None}, "the name None of a C program"),
+        (weighted_graph, {"weights": None}, "weights=None: wanted one of auto, bin, incbin, array"),
+        (weighted_graph, {"inputs": 3}, "weighted as C: wanted inputs={name: array}, found int"),
+        (weighted_graph, {"target": "opencl"}, "C\n  wanted: a target that is a CPU\n  found:  opencl\n"),
+        (weighted_graph, {"target": "cpu -arch=wasm"}, "C\n  wanted: a CPU for which gcc compiles\n  found:  cpu -"),
         (weighted_graph, {"inputs": {"y": 1}}, "weighted as C: wanted inputs x, found y"),
         (with_engine, {}, "external as C\n  wanted: steps that call kernels\n  found:  a call of the engine"),
         (guarded, {}, "long as C\n  wanted: inputs for the test of the program\n  found:  random inputs are refused"),
@@ -191,6 +197,48 @@ def test_refusals(model: Any, options: dict[str, Any], text: str) -> None:
     with pytest.raises(MinitvmError) as caught:
         project(model(), **options)
     assert str(caught.value).startswith(text)
+
+
+@pytest.mark.parametrize(("names", "reason"), [
+    ("check Check example Makefile", "the folder has a file"),
+    ("test all install clean help package", "make or CMake has a target"),
+    ("m math string stdint pthread immintrin", "(make or CMake has a target|is a header of the system)"),
+    ("abs sinf size_t time printf strtod_l pthread_create std isnan lround fputwc timespec", "C or C\\+\\+ declares"),
+    ("NULL EOF INT64_MAX NET I", "may be a macro"),
+    ("namespace int linux", "a word of C or C"),
+])  # fmt: skip
+def test_names_of_tools_and_libraries_are_refused(names: str, reason: str) -> None:
+    for name in names.split():
+        with pytest.raises(InputError, match=reason):
+            project(weighted_graph(), name=name)
+
+
+def test_other_names_are_accepted() -> None:
+    names = (
+        "net tokenizer isolated memory_net stress timely clock_reader add mathy checker tests Model n N logits sinus"
+    )
+    assert [program_name(name) for name in names.split()] == names.split()
+
+
+@needs_gcc
+def test_cpp_has_namespaces_with_these_names(tmp_path: Path) -> None:
+    """Whatever standard headers of C++ declare is refused: no namespace can have a name that a declaration has."""
+    headers = "".join(f"#include <{name}>\n" for name in ("fstream", "iostream", "memory", "string", "cmath"))
+    (tmp_path / "all.cpp").write_text(headers)
+    words = set(re.findall(r"(?m)^extern [^(]*?\b([a-z]\w*) \(", call("g++", "-E", "-P", "all.cpp", folder=tmp_path)))
+    accepted = [word for word in sorted(words) if "__" not in word and not list(reasons(word))]
+    spaces = "".join(f"namespace {word} {{}}\n" for word in accepted)
+    (tmp_path / "spaces.cpp").write_text(headers + spaces)
+    call("g++", "-fsyntax-only", "spaces.cpp", folder=tmp_path)
+
+
+@needs_gcc
+@pytest.mark.parametrize(("source", "to"), [("float32", "uint64"), ("float64", "uint64"), ("float16", "uint32")])
+def test_random_inputs_of_unsigned_casts_have_results(source: str, to: str, tmp_path: Path) -> None:
+    b = GraphBuilder("unsigned")
+    graph = b.build([b.op("cast", b.input("x", (64,), source), dtype=to)])
+    check(graph, tmp_path / "net")
+    assert (np.fromfile(tmp_path / "net" / "check" / "input_0.bin", source) >= 0).all()
 
 
 def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
@@ -212,15 +260,25 @@ def test_the_command_writes_a_folder_and_explains_mistakes(
     assert main(["export", "dense.onnx", "--as", "c", "-o", "out", "--name", "dense"]) == 0
     assert re.fullmatch(r"compiled in \d+\.\d\d s: out, 0\.\d MB\n", capsys.readouterr().out)
     assert {"dense.h", "dense.c", "dense.hpp", "check.c", "Makefile"} <= {path.name for path in Path("out").iterdir()}
+    no_cpu = "C\n  wanted: a target that is a CPU"
     mistakes = {
         "--as c -o out": "out exists\n  wanted: a new or empty folder\n  try:    another name, or remove it",
         "--as d -o new": "--as d: wanted mtvm",
         "--as mtvm -o new --name net": "--name goes with --as c",
         "--as c -o new --arch sm_80": "--arch goes with --as mtvm",
         "--as c -o new --weights zip": "weights='zip': wanted one of auto, bin, incbin, array",
-        "--as c -o new --target opencl": "C\n  wanted: a target that is a CPU",
+        "--as c -o new --target opencl": f"{no_cpu}\n  found:  opencl\n  try:    --target cpu",
+        "--as c -o dense.onnx/new": "dense.onnx/new cannot be written",
     }
     for options, text in mistakes.items():
         assert main(["export", "dense.onnx", *options.split()]) == 2
         assert capsys.readouterr().err.startswith(f"minitvm export: {text}")
     assert not Path("new").exists()
+
+
+def test_hints_name_options_of_the_command_line() -> None:
+    text = (
+        "Range\n  try:    params={'a': ...}\n          max_length=...: a bound\n          target=\"cpu\"\n          x=1"
+    )
+    lines = ["  try:    in Python: params={'a': ...}", "          in Python: max_length=...: a bound"]
+    assert for_command_line(text).split("\n")[1:] == [*lines, "          --target cpu", "          x=1"]
