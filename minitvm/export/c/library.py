@@ -31,8 +31,9 @@ HEADERS = ("#include <stdint.h>",)
 # matter here, because no other file calls these functions. GCC's global elimination of common subexpressions spills the
 # sums of inner loops to keep constants in registers: without it, squeezenet's kernels are 4% faster.
 PROLOGUE = f"""\
-#if defined(__GNUC__)
+#if defined(__GNUC__)  /* functions on vectors are inlined, and some CPUs do not need all of them */
 #pragma GCC diagnostic ignored "-Wpsabi"
+#pragma GCC diagnostic ignored "-Wunused-function"
 #endif
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-gcse", "ira-loop-pressure")

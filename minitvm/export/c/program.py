@@ -65,10 +65,6 @@ def _head(api: Interface) -> str:
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the weights are little-endian"
 #endif
-#if defined(__GNUC__)  /* functions on vectors are inlined, and some files need only a part of the library */
-#pragma GCC diagnostic ignored "-Wpsabi"
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
 """
 
 
