@@ -2,7 +2,7 @@
 # # Vectorise, unroll, parallel, and races
 #
 # A serial loop runs one iteration after another. A machine can do more: it can compute eight elements in one
-# instruction, or run one half of the loop on each of two cores. Today we make a loop run in such ways and look at the
+# instruction, or run one half of the loop on each of two cores. Today we make a loop run in these ways, and look at the
 # kernel that we get. We also see what goes wrong when two iterations touch the same element and the machine may run
 # them in any order. Such a mistake is called a *race*.
 

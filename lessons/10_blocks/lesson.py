@@ -98,8 +98,8 @@ except VerificationError as error:
 # The mark is under `A[vi + 1]`, which the block reads and does not declare.
 #
 # A region that is too large is not wrong, but it is less useful. Suppose that a block reads one element of a buffer
-# `half` but declares that it reads all eight, and that `compute_at` relied on this claim. Then `compute_at` would have
-# to compute all eight elements in each iteration, which makes 64 additions instead of 8. We count the additions:
+# `half` but declares that it reads all eight. If `compute_at` relied on this claim, it would have to compute all eight
+# elements in each iteration: 64 additions instead of 8. We count the additions:
 
 
 # %%

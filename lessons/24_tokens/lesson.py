@@ -44,8 +44,8 @@ print("\n".join(f"{n:>3}  {text}" for n, text in list(enumerate(one.instructions
 #
 # ## The chart
 #
-# The next cell simulates the program and saves a chart. In the chart, time goes to the right, and each module has its
-# own row. The cell also prints how each of two modules spends its cycles:
+# The next cell simulates the program and saves a chart. In the chart, time runs from left to right, and each module
+# has its own row. The cell also prints how load and compute spend their cycles:
 
 
 # %%
@@ -58,7 +58,7 @@ for unit in ("load", "compute"):
 # The program takes 47,312 cycles, and the array is in use for 60 % of them. The load module spends 27,612 cycles
 # waiting for compute, and compute spends 12,712 cycles waiting for load. So while one module works, the other waits.
 # The reason is that the scratchpad has only one place for a part of the image, and load must not overwrite it while the
-# array still reads it.
+# array is still reading it.
 #
 # ## Two halves
 #
@@ -99,9 +99,9 @@ for title, timeline in (("One context", alone), ("Two contexts", hidden)):
 #
 # ## One token fewer
 #
-# Is every token necessary? We remove one token that means *you may overwrite the data*: we delete a push in an
-# instruction of compute, and the pop in the instruction of load that takes this token. Then we run the program in two
-# ways: in the order in which it is written, and in several other orders that the remaining tokens allow.
+# Is every token necessary? We remove one token that means *you may overwrite the data*: we delete one of compute's
+# pushes, and the pop with which load takes that token. Then we run the program in two ways: in the order in which it is
+# written, and in several other orders that the remaining tokens allow.
 
 
 # %%

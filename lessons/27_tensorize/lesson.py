@@ -75,9 +75,9 @@ print("the picture:", picture.save("instruction"))
 
 # %% [markdown]
 # The statement `T.instruction` has replaced the loops `ji` and `ki`. The loops `i`, `jo` and `ko` around it run 4 * 1 *
-# 4 times, so the instruction runs 16 times. The statement contains the description of the instruction, which is the two
-# loops below it. So interpreters can run the statement like any other, and the compiler can find its dependences. No
-# part of the compiler has to know this instruction. Is the program still right?
+# 4 times, so the instruction runs 16 times. The two loops below the statement describe what the instruction does. So
+# interpreters can run the statement like any other, and the compiler can find its dependences. No part of the compiler
+# has to know about this instruction. Is the program still right?
 
 # %%
 print(reference.check(before, sch.func))
