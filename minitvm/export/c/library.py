@@ -29,14 +29,15 @@ INLINE, APART = "KERNEL_INLINE", "KERNEL_APART"
 HEADERS = ("#include <stdint.h>",)
 # A vector wider than the processor's is passed in another way than by a compiler for a wider processor. That is of no
 # matter here, because no other file calls these functions. GCC's global elimination of common subexpressions spills the
-# sums of inner loops to keep constants in registers: without it, squeezenet's kernels are 4% faster.
+# sums of inner loops to keep constants in registers: without it, squeezenet's kernels are 4% faster. GCC 12 compiles a
+# loop of unet wrongly when it vectorises it for AVX-512, and kernels already have the vectors that they need.
 PROLOGUE = f"""\
 #if defined(__GNUC__)  /* functions on vectors are inlined, and some CPUs do not need all of them */
 #pragma GCC diagnostic ignored "-Wpsabi"
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-gcse", "ira-loop-pressure")
+#pragma GCC optimize("no-gcse", "ira-loop-pressure", "no-tree-loop-vectorize")
 #endif
 #if defined(__GNUC__) && !defined({INLINE})
 #define {INLINE} static inline __attribute__((always_inline))
