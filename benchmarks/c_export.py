@@ -23,7 +23,7 @@ import numpy as np
 
 import minitvm
 from minitvm.executable.alignment import ALIGNMENT, address
-from minitvm.export.c.interface import Interface, Tensor
+from minitvm.export.c.interface import CTensor, Interface
 from minitvm.export.c.project import project
 from minitvm.export.folders import fill
 from minitvm.machines.cpu.runtime.huge_pages import huge_empty
@@ -58,7 +58,7 @@ def _shim(api: Interface) -> str:
     ]
     lines.append("    net_arguments a = {0};")
     for number, t in enumerate(api.inputs):
-        place = f"inputs[{number}]" if isinstance(t, Tensor) else f"*(const {t.spec.dtype}_t *)inputs[{number}]"
+        place = f"inputs[{number}]" if isinstance(t, CTensor) else f"*(const {t.spec.dtype}_t *)inputs[{number}]"
         lines.append(f"    a.input.{t.name} = {place};")
     lines += [f"    a.output.{t.name} = outputs[{number}];" for number, t in enumerate(api.outputs)]
     lines += ["    (void)inputs, (void)arena, (void)weights;"]
@@ -125,8 +125,8 @@ def main(names: list[str] | None = None) -> None:
         program.run()
         equal = all(a.tobytes() == b.tobytes() for a, b in zip(results, expected, strict=True))
         if not equal:
-            for found, wanted in zip(results, expected, strict=True):
-                harness.require_agreement(name, "C", found, wanted)
+            for output, reference in zip(results, expected, strict=True):
+                harness.require_agreement(name, "C", output, reference)
         medians = harness.interleaved(
             {"C": program.run, "kernels": lambda m=module, a=arrays: m(*a)},
             ROUNDS,

@@ -85,9 +85,9 @@ def measured(name: str) -> tuple[harness.Row, dict[str, Any]]:
 
 def main(names: list[str] | None = None) -> None:
     """Measure the networks given, or all."""
-    chosen = names or list(NETWORKS)
+    networks = names or list(NETWORKS)
     rows, files = [], {}
-    for name in chosen:
+    for name in networks:
         row, files[name] = measured(name)
         rows.append(row)
     harness.table("networks as WebAssembly in node, batch 1", rows)

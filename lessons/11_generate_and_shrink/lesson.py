@@ -255,7 +255,7 @@ print(body_of(pair_found.before), *pair_found.schedule.trace.as_python()[-1:], s
 
 # %%
 def outcome(steps: list[Any]) -> str:
-    """What happens if only these steps are applied to the first failing program."""
+    """Return what happens if only these steps are applied to the first failing program."""
     sch = tir.Schedule(first.before)
     try:
         Trace(steps).apply_to_schedule(sch)

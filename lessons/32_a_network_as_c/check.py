@@ -28,7 +28,7 @@ def compiler() -> str:
 
 
 def complaint(text: str) -> str:
-    """What the compiler says about a C file, in one line; "" for nothing."""
+    """Return the first message of the compiler about a C file, in one line, or "" if there is none."""
     run = subprocess.run([compiler(), *FLAGS], input=text, capture_output=True, text=True, check=False)
     lines = [line for line in run.stderr.splitlines() if "error:" in line]
     return lines[0].split("error:")[1].strip() if lines else "" if run.returncode == 0 else run.stderr[:200]

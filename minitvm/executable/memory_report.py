@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ..expr import Expr, Var, format_expr
+from ..expr import Expr, Var, format_expr, free_vars
 from .evaluation import Number, evaluate
-from .nodes import BindSize, CallExternal, CallKernel, Copy, Dim, Executable, Loop, Resident
+from .nodes import BindSize, CallExternal, CallKernel, Copy, Dim, Executable, Loop, Resident, TensorSpec
 
 # --- Sizes that steps bind, with their bounds: the memory for what has such a size in its shape.
 #
@@ -19,6 +19,13 @@ from .nodes import BindSize, CallExternal, CallKernel, Copy, Dim, Executable, Lo
 def data_sizes(executable: Executable) -> dict[Var, Dim]:
     """Return the variables that steps bind at run time, each with its upper bound."""
     return {step.var: step.most for step in executable.steps if isinstance(step, BindSize)}
+
+
+def shape_variables(executable: Executable) -> list[Var]:
+    """Return the variables in the shapes of inputs and outputs, each once, in the order of the shapes."""
+    tensors = [spec for spec in (*executable.inputs, *executable.outputs) if isinstance(spec, TensorSpec)]
+    dims = [dim for spec in tensors for dim in spec.shape if isinstance(dim, Expr)]
+    return list(dict.fromkeys(var for dim in dims for var in sorted(free_vars(dim), key=lambda v: v.name)))
 
 
 @dataclass(frozen=True, slots=True)

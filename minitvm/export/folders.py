@@ -60,5 +60,8 @@ def fill(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def _unwritable(folder: Path, error: OSError) -> InputError:
     place = f"{error.filename or folder}: {error.strerror}"
-    headline, wanted = f"{folder} cannot be written", "a folder that can be created"
-    return InputError(report(headline, wanted=wanted, found=place, tries=["another name"]))
+    return InputError(
+        report(
+            f"{folder} cannot be written", wanted="a folder that can be created", found=place, tries=["another name"]
+        )
+    )

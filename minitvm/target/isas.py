@@ -1,4 +1,4 @@
-"""What compilers must be told about a CPU: architecture, LLVM's triple, CPU and features, options of gcc and clang.
+"""Facts about a CPU that compilers need: architecture, LLVM's triple, CPU and features, options of gcc and clang.
 
 The description of a CPU names its row in `ISAS` in the field `isa`. "native" is the CPU of this machine, which has no
 row: `host.native` describes it.

@@ -16,7 +16,7 @@ from math import log
 from typing import Any
 
 from .. import te
-from ..expr import DType, Expr, as_expr
+from ..expr import Expr, as_expr
 from ..te import Tensor
 from ..tir.nodes import PrimFunc
 from .broadcast import full
@@ -24,7 +24,7 @@ from .indices import check_counts, nearest
 from .lines import along, extent_of
 from .registry import register
 from .shapes import Dim, axis_of, dims, product, require_at_least
-from .sort_keys import key_bits, unsigned_key
+from .sort_keys import key_bits, key_dtype, unsigned_key
 from .sort_lanes import LINES, LONGEST, MOST, exchanges, insertion, merge_exchange
 from .transform import transpose
 
@@ -46,7 +46,7 @@ def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str 
     check_counts("argsort", dtype, extent)
     if isinstance(extent, int) and extent < 2:
         return full(shape=dims(data), fill_value=0, dtype=dtype)
-    index = _sorted_as(dtype)
+    index = key_dtype(dtype)
     if _in_lanes(data, at):
         network = merge_exchange(extent, extent, str(data.dtype), is_ascend, index)
         return _as_dtype(along([data], at, network, in_step=True)[0], dtype)
@@ -54,16 +54,12 @@ def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str 
     return _as_dtype(_along_last(data, at, lambda x: along([x], x.ndim - 1, line))[0], dtype)
 
 
-def _sorted_as(dtype: str) -> str:
-    """Return the dtype of the indices while they are sorted.
-
-    It is "int32" or "int64", because sorts also use indices to read memory, and minitvm shows that such integers stay
-    inside of buffers only for these dtypes.
-    """
-    return "int64" if DType(dtype).bits == 64 else "int32"
-
-
 def _as_dtype(indices: Tensor, dtype: str) -> Tensor:
+    """Return the indices in `dtype`.
+
+    They are sorted as keys are, in int32 or int64: sorts also use them to read memory, and minitvm shows that such
+    integers stay inside of buffers only for these dtypes.
+    """
     if indices.dtype == dtype:
         return indices
     return te.compute(dims(indices), lambda *i: indices[i].astype(dtype), name="T_indices")
@@ -98,7 +94,7 @@ def topk(
         return [full(shape=shape, fill_value=0, dtype=str(d)) for d in (data.dtype, dtype)]
     order = None
     if isinstance(k, int):
-        index = _sorted_as(dtype)
+        index = key_dtype(dtype)
         line = extent_of(extent, "n"), k, str(data.dtype), is_ascend, index
         sort = _quickest(data, at, k)
         if sort == "insertion":
@@ -111,7 +107,7 @@ def topk(
         if sort == "network":
             order = along([data], at, merge_exchange(*line), in_step=True)[0]
     if order is None:
-        order = argsort(data, axis=at, is_ascend=is_ascend, dtype=_sorted_as(dtype))
+        order = argsort(data, axis=at, is_ascend=is_ascend, dtype=key_dtype(dtype))
     indices = te.compute(shape, lambda *i: order[i].astype(dtype), name="T_topk_indices")
     values = te.compute(shape, lambda *i: data[(*i[:at], order[i], *i[at + 1 :])], name="T_topk_values")
     return [values, indices]

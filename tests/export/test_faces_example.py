@@ -76,8 +76,8 @@ def test_the_same_faces(
         assert first == f"{len(scores)} face{'' if len(scores) == 1 else 's'}" and len(lines) == len(scores)
         for line, box, score, points in zip(lines, boxes, scores, landmarks, strict=True):
             printed = [float(number) for number in re.findall(r"[\d.]+", line)]
-            wanted = [box[0], box[2], box[1], box[3], 100 * score, *points[0], *points[1]]
-            np.testing.assert_allclose(printed, wanted, atol=0.51 if machine is NATIVE else 0.6)
+            numbers_of_face = [box[0], box[2], box[1], box[3], 100 * score, *points[0], *points[1]]
+            np.testing.assert_allclose(printed, numbers_of_face, atol=0.51 if machine is NATIVE else 0.6)
     assert numbers == [1, 2, 0]
     for content, message in (
         (b"P3\n1 1 255\n0 0 0\n", "is not a binary PPM file (P6)"),

@@ -165,7 +165,7 @@ def test_indices_of_every_dtype(shape: tuple[int, int], k: int | None, dtype: st
     b = GraphBuilder()
     data = b.input("x", shape)
     results = [b.op("argsort", data, dtype=dtype)] if k is None else list(b.op("topk", data, k=k, dtype=dtype))
-    found = minitvm.build(b.build(results[-1]))(x)
+    indices = minitvm.build(b.build(results[-1]))(x)
     expected = np.argsort(x if k is None else -x, axis=-1, kind="stable")[:, :k]
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found, expected)
+    assert indices.dtype == dtype
+    np.testing.assert_array_equal(indices, expected)

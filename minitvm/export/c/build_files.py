@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...target.isas import Isa
-from .interface import Interface, Tensor
+from .interface import CTensor, Interface
 from .names import quoted
 from .weights import Weights
 
@@ -105,7 +105,7 @@ def example_cpp(api: Interface, weights: Weights, sizes: dict[str, int]) -> str:
     rows = [model]
     rows += [f"        model.set_size({quoted(name)}, {value});" for name, value in sizes.items()]
     for number, t in enumerate(api.inputs):
-        kind = t.ctype if isinstance(t, Tensor) else _scalar(t.spec.dtype)
+        kind = t.ctype if isinstance(t, CTensor) else _scalar(t.spec.dtype)
         rows.append(f'        model.set_input({quoted(t.spec.name)}, read<{kind}>("check/input_{number}.bin"));')
     rows.append("        model.run();")
     rows += [

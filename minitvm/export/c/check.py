@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .example import Example
+from .example import CheckData
 from .interface import Interface, Scalar
 from .weights import Weights
 
 
-def check_files(api: Interface, weights: Weights, example: Example) -> dict[str, bytes]:
+def check_files(api: Interface, weights: Weights, example: CheckData) -> dict[str, bytes]:
     """Return the files of the test by name: the program, the inputs, and the outputs of each run."""
     files = {"check.c": check_text(api, weights, example).encode()}
     for number, array in enumerate(example.inputs):
@@ -18,7 +18,7 @@ def check_files(api: Interface, weights: Weights, example: Example) -> dict[str,
     return files
 
 
-def check_text(api: Interface, weights: Weights, example: Example) -> str:
+def check_text(api: Interface, weights: Weights, example: CheckData) -> str:
     """Return the text of the test."""
     n = api.name
     floats = dict.fromkeys(str(t.spec.dtype) for t in api.outputs if t.spec.dtype.is_float)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...executable import Dim, Input
+from ...executable.alignment import ALIGNMENT
 from ...executable.nodes import Guard
 from ...expr import Expr
 from ...runtime.shapes import guard_text
 from .failures import Failures
-from .interface import ALIGNMENT, Interface, Scalar, Tensor, dim_text
+from .interface import CTensor, Interface, Scalar, dim_text
 from .sizes import SizeWriter
 from .weights import Weights
 
@@ -115,7 +116,7 @@ def check_bounds(api: Interface, writer: SizeWriter, failures: Failures) -> None
         writer.line(f"    if ({element} < {low} || {element} > {high}) {failures.returns('VALUE', text)}")
 
 
-def _check_tensor(tensor: Tensor, writer: SizeWriter, failures: Failures) -> None:
+def _check_tensor(tensor: CTensor, writer: SizeWriter, failures: Failures) -> None:
     is_input = isinstance(tensor.place, Input)
     place = f"arguments->{'input' if is_input else 'output'}.{tensor.name}"
     if tensor.elements == 0:
@@ -159,7 +160,7 @@ def _ranges(api: Interface, writer: SizeWriter, weights: Weights) -> Iterator[tu
         yield "", row("weights", weights.nbytes)
 
 
-def _nbytes(tensor: Tensor) -> Dim:
+def _nbytes(tensor: CTensor) -> Dim:
     return tensor.elements * tensor.spec.dtype.bytes
 
 

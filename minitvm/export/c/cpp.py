@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .interface import Interface, Scalar, Tensor, ctype
+from .interface import CTensor, Interface, Scalar, ctype
 from .names import quoted
 from .weights import Weights
 
@@ -102,11 +102,11 @@ private:
         else
             throw Error(std::string(name) + ": wrong type of elements");
     }}
-    static void require_count(const char *name, std::size_t found, std::int64_t wanted)
+    static void require_count(const char *name, std::size_t count, std::int64_t elements)
     {{
-        if (found != static_cast<std::size_t>(wanted))
-            throw Error(std::string(name) + ": " + std::to_string(found) + " elements, wanted "
-                        + std::to_string(wanted));
+        if (count != static_cast<std::size_t>(elements))
+            throw Error(std::string(name) + ": " + std::to_string(count) + " elements, wanted "
+                        + std::to_string(elements));
     }}
     // The first multiple of the alignment in a block.
     static unsigned char *aligned(std::vector<unsigned char> &block, std::size_t bytes)
@@ -167,7 +167,7 @@ def _set_size(api: Interface) -> str:
 """
 
 
-def _types(tensors: list[Tensor] | list[Tensor | Scalar]) -> str:
+def _types(tensors: list[CTensor] | list[CTensor | Scalar]) -> str:
     types = dict.fromkeys(ctype(t.spec.dtype) for t in tensors)
     return " or ".join(types) or "any type"
 
@@ -189,16 +189,16 @@ def _run(api: Interface, weights: Weights) -> str:  # noqa: ARG001
     if plan:
         lines += [f"{api.name}_plan plan;", f"require({api.name}_plan_memory(&arguments_.sizes, &plan));"]
     for t in api.inputs:
-        wanted: object = 1
-        if isinstance(t, Tensor):
-            wanted = f"plan.input_elements.{t.name}" if t.is_open else t.elements
-        lines.append(f"require_count({quoted(t.spec.name)}, input_{t.name}_.size(), {wanted});")
+        elements: object = 1
+        if isinstance(t, CTensor):
+            elements = f"plan.input_elements.{t.name}" if t.is_open else t.elements
+        lines.append(f"require_count({quoted(t.spec.name)}, input_{t.name}_.size(), {elements});")
         if isinstance(t, Scalar):
             lines.append(f"arguments_.input.{t.name} = input_{t.name}_[0];")
             continue
         lines.append(f"arguments_.input.{t.name} = input_{t.name}_.data();")
         if t.is_open:
-            lines.append(f"arguments_.input_elements.{t.name} = {wanted};")
+            lines.append(f"arguments_.input_elements.{t.name} = {elements};")
     for t in api.outputs:
         room = f"static_cast<std::size_t>(plan.output_elements.{t.name})" if t.is_open else str(t.elements)
         lines.append(f"output_{t.name}_.resize({room});")

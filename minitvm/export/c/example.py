@@ -19,7 +19,7 @@ _RUNS_WITH_STATES = 2
 
 
 @dataclass(frozen=True)
-class Example:
+class CheckData:
     """Inputs with the outputs of one run after the other, and the sizes. `tolerance` is relative; 0: equal bits."""
 
     sizes: dict[Var, int]
@@ -30,7 +30,7 @@ class Example:
 
 def computed(
     api: Interface, module: Any, inputs: Mapping[str, Any] | None, tolerance: float = 0.0, positive: bool = False
-) -> Example:
+) -> CheckData:
     """Return an example whose outputs `module` computes from the given inputs, or from random ones.
 
     Random floats are not negative if `positive`, for programs that cast them to unsigned integers.
@@ -46,7 +46,7 @@ def computed(
                 raise
             failure = failure or error
             continue
-        return Example(sizes, tuple(arrays), runs, tolerance)
+        return CheckData(sizes, tuple(arrays), runs, tolerance)
     raise InputError(
         report(
             f"{api.executable.name} as C",

@@ -21,7 +21,7 @@ from ...machines.simd.codegen.numba_expressions import CALLS, MARKERS, places_in
 from ...machines.simd.vectors.lanes import B1, F32, F64, I32, I64
 from ...target import Target
 from ...tir.nodes import Buffer, BufferLoad, PrimFunc
-from .library import Library
+from .library import CLibrary
 from .memory import element
 from .types import constant, element_of, literal, memory_type, scalar_type, shape_of, value_type
 
@@ -58,7 +58,7 @@ class CExpressions(Emitter):
     def __init__(self, kernel: PrimFunc, target: Target | None) -> None:
         super().__init__(kernel, target, ())
         self.names = CNames(RESERVED | {kernel.name})
-        self.library = Library()
+        self.library = CLibrary()
         self.arrays: set[Buffer] = set()  # on the stack, aligned
 
     def type_of(self, dtype: ex.DType) -> str:

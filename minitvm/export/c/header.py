@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...executable import Dim
+from ...executable.alignment import ALIGNMENT
 from ...expr import Expr
 from .failures import KINDS
-from .interface import ALIGNMENT, Interface, Scalar, Tensor, ctype
+from .interface import CTensor, Interface, Scalar, ctype
 from .names import comment, unique
 from .weights import Weights
 
@@ -173,7 +174,7 @@ def _group(name: str, members: list[tuple[str, str]]) -> list[str]:
     return ["    struct {", *rows, f"    }} {name};"]
 
 
-def _member(tensor: Tensor | Scalar, const: str) -> tuple[str, str]:
+def _member(tensor: CTensor | Scalar, const: str) -> tuple[str, str]:
     if isinstance(tensor, Scalar):
         return f"{ctype(tensor.spec.dtype)} {tensor.name}", f"{tensor.spec.name}: {tensor.spec.dtype}"
     about = f"{tensor.spec.name}: {tensor.shape_text}"

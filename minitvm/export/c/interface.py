@@ -9,16 +9,15 @@ from operator import mul
 
 from ... import executable as exe
 from ...errors import Unsupported, report
-from ...executable.memory_report import data_sizes
+from ...executable.alignment import ALIGNMENT
+from ...executable.memory_report import data_sizes, shape_variables
 from ...expr import DType, Expr, IntImm, Max, Var, format_expr, free_vars
 from ...expr.largest import depends, largest
 from .names import unique
 
-ALIGNMENT = 64  # of the arena, the weights and the states, in bytes
-
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class CTensor:
     """A tensor that the caller provides. `place` is its location, and `name` its C identifier.
 
     `elements` is their number, or the largest number if data decide it. `is_open` says whether the caller passes their
@@ -74,13 +73,8 @@ class Interface:
         x = self.executable
         late = data_sizes(x)
         scalars = {spec.var for spec in x.inputs if isinstance(spec, exe.ScalarSpec)}
-        tensors = [spec for spec in (*x.inputs, *x.outputs) if isinstance(spec, exe.TensorSpec)]
-        names: dict[Var, str] = {}
-        for dim in (dim for spec in tensors for dim in spec.shape if isinstance(dim, Expr)):
-            for var in sorted(free_vars(dim), key=lambda v: v.name):
-                if var not in late and var not in scalars:
-                    names.setdefault(var, var.name)
-        return dict(zip(names, unique(names.values()), strict=True))
+        variables = [var for var in shape_variables(x) if var not in late and var not in scalars]
+        return dict(zip(variables, unique([var.name for var in variables]), strict=True))
 
     @cached_property
     def late_sizes(self) -> dict[Var, str]:
@@ -89,7 +83,7 @@ class Interface:
         return dict(zip(sizes, unique([v.name for v in sizes], self.sizes.values()), strict=True))
 
     @cached_property
-    def inputs(self) -> list[Tensor | Scalar]:
+    def inputs(self) -> list[CTensor | Scalar]:
         """The inputs, in the executable's order."""
         specs = self.executable.inputs
         return [
@@ -98,12 +92,12 @@ class Interface:
         ]
 
     @property
-    def input_tensors(self) -> list[Tensor]:
+    def input_tensors(self) -> list[CTensor]:
         """The inputs that are no scalars."""
-        return [t for t in self.inputs if isinstance(t, Tensor)]
+        return [t for t in self.inputs if isinstance(t, CTensor)]
 
     @cached_property
-    def outputs(self) -> list[Tensor]:
+    def outputs(self) -> list[CTensor]:
         """The outputs, in the executable's order."""
         specs = self.executable.outputs
         names = unique([s.name for s in specs])
@@ -112,19 +106,19 @@ class Interface:
         ]
 
     @cached_property
-    def states(self) -> list[Tensor]:
+    def states(self) -> list[CTensor]:
         """The states, in the executable's order."""
         specs = self.executable.states
         names = unique([s.name for s in specs])
         return [self._tensor(exe.State(k), names[k], spec) for k, spec in enumerate(specs)]
 
-    def tensor(self, place: exe.Location) -> Tensor:
+    def tensor(self, place: exe.Location) -> CTensor:
         """Return the tensor of a location."""
-        tensors: Sequence[Tensor | Scalar] = self.states
+        tensors: Sequence[CTensor | Scalar] = self.states
         if isinstance(place, exe.Input | exe.Output):
             tensors = self.inputs if isinstance(place, exe.Input) else self.outputs
         tensor = tensors[place.index]  # type: ignore[union-attr]
-        assert isinstance(tensor, Tensor)
+        assert isinstance(tensor, CTensor)
         return tensor
 
     @cached_property
@@ -148,7 +142,7 @@ class Interface:
         """Whether the caller sets sizes."""
         return bool(self.sizes)
 
-    def _tensor(self, place: exe.Input | exe.Output | exe.State, name: str, spec: exe.TensorSpec) -> Tensor:
+    def _tensor(self, place: exe.Input | exe.Output | exe.State, name: str, spec: exe.TensorSpec) -> CTensor:
         late = data_sizes(self.executable)
         elements: exe.Dim = reduce(mul, spec.shape) if spec.shape else 1
         is_late = any(depends(dim, late) for dim in spec.shape)
@@ -159,7 +153,7 @@ class Interface:
             from ...executable import evaluate
 
             elements = int(evaluate(elements, {}))
-        return Tensor(place, name, spec, elements, isinstance(elements, Expr), is_late)
+        return CTensor(place, name, spec, elements, isinstance(elements, Expr), is_late)
 
 
 def plus(a: exe.Dim, b: exe.Dim) -> exe.Dim:

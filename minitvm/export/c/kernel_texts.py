@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...executable import Executable
 from ...expr import Cast, IntImm, find
-from ...script import from_source
 from ...target import Target
 from ...tir.nodes import Allocate, PrimFunc
+from ...tir.script.source import kernel_function
 from .kernels import generate, library_text
 from .program import KernelText
 
@@ -18,7 +16,7 @@ def kernel_texts(executable: Executable) -> KernelText:
     target = Target(executable.target)
     kernels, stacks, casts_to_unsigned = [], [0], False
     for kernel in executable.kernels:
-        func: Any = from_source(kernel.script) if kernel.func is None else kernel.func()  # a file has only the text
+        func = kernel_function(kernel)
         kernels.append(generate(func, target))
         stacks.append(_array_bytes(func))
         casts_to_unsigned |= any(map(_is_to_unsigned, find(func.body, Cast)))

@@ -83,7 +83,7 @@ _SIGNS = ("fabs", "copysign")
 _COUNTS = {"ctpop": "popcount", "ctlz": "clz", "cttz": "ctz"}
 
 
-class Library:
+class CLibrary:
     """Definitions by name, in an order in which each comes after those that it uses."""
 
     def __init__(self) -> None:
@@ -254,25 +254,25 @@ def _function(head: str, *lines: str) -> str:
     return "\n".join([f"{INLINE} {head} {{", *(f"    {line}" for line in lines), "}"])
 
 
-def _all(library: Library, name: str, element: Element, lanes: int) -> str:
+def _all(library: CLibrary, name: str, element: Element, lanes: int) -> str:
     """A number in every lane. A mask's lane comes as 0 or -1."""
     t, lane = library.type(element, lanes), lane_type(element)
     return _function(f"{t} {name}({lane} a)", f"return ({t}){{{', '.join(['a'] * physical(lanes))}}};")
 
 
-def _any(library: Library, name: str, element: Element, lanes: int) -> str:
+def _any(library: CLibrary, name: str, element: Element, lanes: int) -> str:
     """Whether a lane of a mask is set."""
     reduce = library.use("reduce_or", B1, lanes)
     return _function(f"int {name}({library.type(element, lanes)} a)", f"return {reduce}(a);")
 
 
-def _every(library: Library, name: str, element: Element, lanes: int) -> str:
+def _every(library: CLibrary, name: str, element: Element, lanes: int) -> str:
     """Whether all lanes of a mask are set."""
     reduce = library.use("reduce_and", B1, lanes)
     return _function(f"int {name}({library.type(element, lanes)} a)", f"return {reduce}(a);")
 
 
-def _first(library: Library, name: str, element: Element, lanes: int) -> str:
+def _first(library: CLibrary, name: str, element: Element, lanes: int) -> str:
     """The mask of the first n lanes."""
     t = library.type(element, lanes)
     iota = ", ".join(map(str, range(physical(lanes))))
@@ -284,7 +284,7 @@ def _first(library: Library, name: str, element: Element, lanes: int) -> str:
     )
 
 
-def _ramp(library: Library, name: str, element: Element, lanes: int) -> str:
+def _ramp(library: CLibrary, name: str, element: Element, lanes: int) -> str:
     """base + stride * lane in each lane."""
     scalar = scalar_type(element)
     recorder = Recorder(library)
@@ -296,8 +296,8 @@ def _ramp(library: Library, name: str, element: Element, lanes: int) -> str:
     )
 
 
-def _per_lane(call: str) -> Callable[[Library, str, Element, int], str]:
-    def write(library: Library, name: str, element: Element, lanes: int) -> str:
+def _per_lane(call: str) -> Callable[[CLibrary, str, Element, int], str]:
+    def write(library: CLibrary, name: str, element: Element, lanes: int) -> str:
         arity = 3 if call == "fma" else 1
         letters = "abc"[:arity]
         builtin = f"__builtin_{call}{'f' if element is F32 else ''}"
@@ -318,7 +318,7 @@ def _per_lane(call: str) -> Callable[[Library, str, Element, int], str]:
     return write
 
 
-def _sign_bits(library: Library, name: str, element: Element, lanes: int) -> str:
+def _sign_bits(library: CLibrary, name: str, element: Element, lanes: int) -> str:
     """fabs and copysign."""
     suffix = "f" if element is F32 else ""
     t = library.type(element, lanes)
@@ -335,8 +335,8 @@ def _sign_bits(library: Library, name: str, element: Element, lanes: int) -> str
     return _function(head, f"return ({t})({magnitude}{f' | (({u})b & ~{low})' if copies else ''});")
 
 
-def _count(call: str) -> Callable[[Library, str, Element, int], str]:
-    def write(library: Library, name: str, element: Element, lanes: int) -> str:
+def _count(call: str) -> Callable[[CLibrary, str, Element, int], str]:
+    def write(library: CLibrary, name: str, element: Element, lanes: int) -> str:
         t, bits = library.type(element, lanes), element.bits
         head = f"{t} {name}({t} a)"
         if lanes:
@@ -355,7 +355,7 @@ def _count(call: str) -> Callable[[Library, str, Element, int], str]:
     return write
 
 
-def _dot4_add(library: Library, name: str, element: Element, lanes: int) -> str:
+def _dot4_add(library: CLibrary, name: str, element: Element, lanes: int) -> str:
     """c + the four products of bytes, unsigned ones of a and signed ones of b."""
     t = library.type(element, lanes)
     head = f"{t} {name}({t} a, {t} b, {t} c)"
@@ -380,13 +380,13 @@ def _dot4_add(library: Library, name: str, element: Element, lanes: int) -> str:
     return _function(head, f"return (int32_t)((uint32_t)c + (uint32_t)({' + '.join(products)}));")
 
 
-def _dot4(library: Library, name: str, element: Element, lanes: int) -> str:
+def _dot4(library: CLibrary, name: str, element: Element, lanes: int) -> str:
     t, add = library.type(element, lanes), library.use("dot4_add", element, lanes)
     zero = f"{library.use('all', element, lanes)}(0)" if lanes else "0"
     return _function(f"{t} {name}({t} a, {t} b)", f"return {add}(a, b, {zero});")
 
 
-_SPELLED: dict[str, Callable[[Library, str, Element, int], str]] = {
+_SPELLED: dict[str, Callable[[CLibrary, str, Element, int], str]] = {
     "all": _all,
     "any": _any,
     "every": _every,

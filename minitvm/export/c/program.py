@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...executable import BindSize, Dim, Loop
+from ...executable import ArenaSlice, BindSize, Dim, Loop
+from ...executable.alignment import ALIGNMENT
 from ...expr import Expr
 from . import checks
 from .failures import KINDS, Failures
-from .interface import ALIGNMENT, Interface
+from .interface import Interface
 from .names import comment
 from .sizes import SizeWriter, helper_text
 from .steps import StepWriter, job_text
-from .weights import Weights
+from .weights import Weights, locations
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _pointers(api: Interface, weights: Weights, writer: SizeWriter) -> None:
                 "    }",
                 "#endif",
             ]
-    elif any("ArenaSlice" in repr(step) for step in api.executable.steps):
+    elif any(isinstance(place, ArenaSlice) for place in locations(api.executable)):
         writer.line("unsigned char *const arena = (unsigned char *)nothing;")
     if weights.nbytes:
         writer.line("const unsigned char *weights = arguments->weights;")

@@ -32,7 +32,7 @@ _WRAPPING = ("add", "sub", "mul", "shl")
 _BITWISE = ("and_", "or_", "xor")
 
 
-class Functions(Protocol):
+class CFunctions(Protocol):
     """The library for which functions are recorded: it returns names, and defines what it has named."""
 
     def type(self, element: Element, lanes: int) -> str:
@@ -51,7 +51,7 @@ class Functions(Protocol):
 class Recorder:
     """The statements of one C function."""
 
-    def __init__(self, library: Functions) -> None:
+    def __init__(self, library: CFunctions) -> None:
         self.library = library
         self.lines: list[str] = []
         self.depth = 1

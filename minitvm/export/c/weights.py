@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...errors import InputError, nearest
-from ...executable import CallKernel, ConstantRef, Copy, Executable, Loop, Step
-from ...executable.nodes import BindSize
-from .interface import ALIGNMENT
+from ...executable import ConstantRef, Executable, Location
+from ...executable.alignment import ALIGNMENT
+from ...executable.verifier import accesses
 
 FORMS = ("auto", "bin", "incbin", "array")
 MAGIC = b"minitvm weights\n"
@@ -49,7 +49,7 @@ def collect(executable: Executable, form: str = "auto") -> Weights:
     """Return the weights of an executable. Raises `InputError` for an unknown form."""
     if form not in FORMS:
         raise InputError(f"weights={form!r}: wanted one of {', '.join(FORMS)}; {nearest(str(form), FORMS)}")
-    used = sorted({place.index for step in executable.steps for place in _constants(step)})
+    used = sorted({place.index for place in locations(executable) if isinstance(place, ConstantRef)})
     pieces, offsets, end = list[bytes](), dict[int, int](), ALIGNMENT
     for index in used:
         data = executable.constants[index].data.tobytes()
@@ -66,17 +66,9 @@ def collect(executable: Executable, form: str = "auto") -> Weights:
     return Weights(form, head + body, offsets)
 
 
-def _constants(step: Step) -> Iterator[ConstantRef]:
-    places: tuple[object, ...] = ()
-    if isinstance(step, CallKernel):
-        places = step.args
-    elif isinstance(step, Copy):
-        places = (step.src,)
-    elif isinstance(step, BindSize):
-        places = (step.place,)
-    elif isinstance(step, Loop):
-        places = (step.limit, step.going)
-    yield from (place for place in places if isinstance(place, ConstantRef))
+def locations(executable: Executable) -> Iterator[Location]:
+    """Yield the locations that steps access."""
+    return (place for step in executable.steps for place, _ in accesses(executable, step))
 
 
 def files(weights: Weights, name: str) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ from ...errors import InternalError
 from ...machines.cpu.runtime.compiler import kernel_text
 from ...target.isas import find_isa
 from .object_file import read_object
-from .program import EXPORTS, Program
+from .program import EXPORTS, StepProgram
 
 _ISA = find_isa("wasm")
 # Beyond those of the target: conversions of large floats to integers that do not trap, and extensions of signs.
@@ -29,7 +29,7 @@ _GUARD_BYTES = 4096  # for what LLVM puts on the stack besides the arrays in the
 
 
 @dataclass(frozen=True, slots=True)
-class Module:
+class WasmModule:
     """A WebAssembly module: its bytes, and the sizes in bytes of its data, which begin at address 0, and its stack."""
 
     code: bytes
@@ -48,7 +48,7 @@ def _machine(relaxed: bool) -> llvm.TargetMachine:
 
 def compile_modules(
     executable: exe.Executable, kinds: Sequence[bool], progress: Callable[[int, int, str], None] | None = None
-) -> tuple[list[Module], dict[str, Any]]:
+) -> tuple[list[WasmModule], dict[str, Any]]:
     """Compile the kernels and steps of an executable: a module for each of `kinds`, with relaxed SIMD or without it.
 
     The second result describes the functions of the modules for JavaScript, as JSON. `progress(done, total, name)` is
@@ -59,7 +59,7 @@ def compile_modules(
     for kernel in executable.kernels:
         numbers.setdefault((kernel.source, kernel.entry), len(numbers))
     symbols = {job: f"kernel{number}_{job[1]}" for job, number in numbers.items()}
-    program = Program(executable, [symbols[k.source, k.entry] for k in executable.kernels], *machine)
+    program = StepProgram(executable, [symbols[k.source, k.entry] for k in executable.kernels], *machine)
     drafts = [(relaxed, _optimised(str(program.module), relaxed)) for relaxed in kinds]
     for done, ((source, entry), symbol) in enumerate(symbols.items()):
         for relaxed, draft in drafts:
@@ -81,11 +81,11 @@ def _optimised(text: str, relaxed: bool) -> llvm.ModuleRef:
     return module
 
 
-def _module(draft: llvm.ModuleRef, relaxed: bool) -> Module:
+def _module(draft: llvm.ModuleRef, relaxed: bool) -> WasmModule:
     _hide_all_but(draft, EXPORTS)
     compiled = read_object(_machine(relaxed).emit_object(draft))
     _require_known(compiled.imports)
-    return Module(compiled.module(EXPORTS), compiled.data_end, _stack_bytes(str(draft)))
+    return WasmModule(compiled.module(EXPORTS), compiled.data_end, _stack_bytes(str(draft)))
 
 
 def _hide_all_but(module: llvm.ModuleRef, names: Sequence[str]) -> None:

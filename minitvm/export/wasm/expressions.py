@@ -1,4 +1,4 @@
-"""Expressions over sizes as LLVM instructions: the same values as `executable.evaluation`, in 64-bit arithmetic.
+"""SizeExpressions over sizes as LLVM instructions: the same values as `executable.evaluation`, in 64-bit arithmetic.
 
 An integer is an i64, a float a double, and a condition an i1.
 """
@@ -16,7 +16,7 @@ from ...errors import Unsupported
 WORD, DOUBLE, BIT = ir.IntType(64), ir.DoubleType(), ir.IntType(1)
 
 
-class Expressions:
+class SizeExpressions:
     """Writes expressions into the block of `builder`, each once per scope.
 
     `values` holds what is written so far; the code that it holds must dominate the builder's block. For a loop, the
@@ -83,7 +83,7 @@ class Expressions:
         if isinstance(x, ex.Cast):
             return self._cast(self.number(x.value), x.dtype)
         if isinstance(x, ex.Let):
-            return Expressions(b, {**self.values, x.var: self.number(x.value)}).number(x.body)
+            return SizeExpressions(b, {**self.values, x.var: self.number(x.value)}).number(x.body)
         if isinstance(x, ex.Call):
             return self._call(x)
         if isinstance(x, ex.BinaryOp) and type(x) in _BINARY:

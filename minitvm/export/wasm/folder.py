@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...executable import Constant, Executable
+from ...executable.alignment import ALIGNMENT
 from ..folders import fill, new_folder
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from .compile import Module
+    from .compile import WasmModule
 
 CODE = {True: "net.wasm", False: "net.plain.wasm"}  # with relaxed SIMD, and without it
 WEIGHTS, SCRIPT, PAGE = "net.weights.bin", "net.js", "index.html"
 NODE = "package.json"  # without it, some versions of node do not read net.js as a module
-_ALIGNMENT = 64  # bytes
 _PLACEHOLDER = "const NET = {};"
 
 
@@ -61,12 +61,12 @@ def _packed(constants: Sequence[Constant]) -> tuple[list[tuple[int, int]], bytes
     for constant in constants:
         places.append((len(data), constant.data.nbytes))
         data += constant.data.tobytes()
-        data += bytes(-len(data) % _ALIGNMENT)
+        data += bytes(-len(data) % ALIGNMENT)
     return places, bytes(data)
 
 
 def _script(
-    template: str, modules: Sequence[Module], description: dict[str, Any], offsets: Sequence[tuple[int, int]]
+    template: str, modules: Sequence[WasmModule], description: dict[str, Any], offsets: Sequence[tuple[int, int]]
 ) -> str:
     """The text of net.js, with the description of this network."""
     net = {

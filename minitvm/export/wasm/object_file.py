@@ -20,7 +20,7 @@ _UNDEFINED, _EXPLICIT_NAME = 0x10, 0x40  # flags of symbols
 _KIND_FUNCTION, _KIND_DATA, _KIND_SECTION = 0, 1, 3  # of symbols
 
 
-class _Reader:
+class _ObjectReader:
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data, self.at = data, at
 
@@ -94,7 +94,7 @@ def read_object(data: bytes) -> ObjectFile:
         if number != _CUSTOM:
             result.sections.append((number, payload))
             continue
-        reader = _Reader(payload)
+        reader = _ObjectReader(payload)
         if reader.name() == "linking":
             linking = payload[reader.at :]
     for number, payload in result.sections:
@@ -107,14 +107,14 @@ def read_object(data: bytes) -> ObjectFile:
 
 
 def _sections(data: bytes) -> Iterator[tuple[int, bytes]]:
-    reader = _Reader(data, len(_HEADER))
+    reader = _ObjectReader(data, len(_HEADER))
     while reader.at < len(data):
         number = reader.byte()
         yield number, reader.taken(reader.number())
 
 
 def _imported_functions(payload: bytes) -> Iterator[str]:
-    reader = _Reader(payload)
+    reader = _ObjectReader(payload)
     for _ in range(reader.number()):
         reader.name()
         name, kind = reader.name(), reader.byte()
@@ -132,7 +132,7 @@ def _imported_functions(payload: bytes) -> Iterator[str]:
 
 
 def _data_end(payload: bytes) -> int:
-    reader, end = _Reader(payload), 0
+    reader, end = _ObjectReader(payload), 0
     for _ in range(reader.number()):
         reader.taken(2)  # an active segment, and the instruction i32.const
         start = reader.signed()
@@ -144,17 +144,17 @@ def _data_end(payload: bytes) -> int:
 
 
 def _defined_functions(linking: bytes) -> Iterator[tuple[str, int]]:
-    reader = _Reader(linking)
+    reader = _ObjectReader(linking)
     reader.number()  # the version
     while reader.at < len(linking):
         kind, size = reader.byte(), reader.number()
         if kind == _SYMBOL_TABLE:
-            yield from _functions_of(_Reader(reader.taken(size)))
+            yield from _functions_of(_ObjectReader(reader.taken(size)))
         else:
             reader.taken(size)
 
 
-def _functions_of(table: _Reader) -> Iterator[tuple[str, int]]:
+def _functions_of(table: _ObjectReader) -> Iterator[tuple[str, int]]:
     for _ in range(table.number()):
         kind, flags = table.byte(), table.number()
         if kind == _KIND_DATA:

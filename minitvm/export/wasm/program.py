@@ -25,11 +25,11 @@ from llvmlite import ir
 
 from ... import executable as exe
 from ...errors import Unsupported, report
-from ...executable.memory_report import data_sizes
+from ...executable.memory_report import data_sizes, shape_variables
 from ...expr import Var
 from ...expr.largest import largest, multiple
 from ...runtime.shapes import guard_text, product, shape_text, spec_text
-from .expressions import BIT, DOUBLE, WORD, Expressions
+from .expressions import BIT, DOUBLE, WORD, SizeExpressions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,14 +44,14 @@ EXPORTS = ("measure", "run", "shapes")
 
 
 @dataclass
-class _Sizes:
+class _SizeTable:
     """The variables of an executable, and where in the table `sizes` their values are."""
 
     words: dict[Var, int] = field(default_factory=dict)
     floats: set[Var] = field(default_factory=set)  # scalar inputs
 
 
-class Program:
+class StepProgram:
     """The module of the three functions, for kernels that are functions `symbols[k]` of other modules.
 
     Raises `Unsupported` for an executable with steps or kernels of other machines.
@@ -73,10 +73,10 @@ class Program:
         self._run()
         self._shapes()
 
-    def _function(self, name: str, *parameters: str) -> _Writer:
+    def _function(self, name: str, *parameters: str) -> _FunctionWriter:
         function = ir.Function(self.module, ir.FunctionType(CODE, [POINTER] * len(parameters)), name)
         tables = dict(zip(parameters, function.args, strict=True))
-        return _Writer(self, ir.IRBuilder(function.append_basic_block("entry")), tables)
+        return _FunctionWriter(self, ir.IRBuilder(function.append_basic_block("entry")), tables)
 
     def _measure(self) -> None:
         x = self.executable
@@ -151,12 +151,12 @@ class Program:
         return None if factors is None else [self.sizes.words[factors[0]], factors[1]]
 
 
-class _Writer:
+class _FunctionWriter:
     """Writes one of the functions."""
 
-    def __init__(self, program: Program, builder: ir.IRBuilder, tables: dict[str, ir.Value]) -> None:
+    def __init__(self, program: StepProgram, builder: ir.IRBuilder, tables: dict[str, ir.Value]) -> None:
         self.program, self.builder, self.tables = program, builder, tables
-        self.expressions = Expressions(builder, {})
+        self.expressions = SizeExpressions(builder, {})
         self.arguments: ir.Value | None = None
         self.bound: list[Var] = []  # sizes that steps have bound
         self.figures = ERROR_WORDS
@@ -184,11 +184,11 @@ class _Writer:
         self.program.figures = max(self.program.figures, self.figures - ERROR_WORDS)
         self.builder.ret(ir.Constant(CODE, 0))
 
-    def fail_unless(self, holds: ir.Value, text: str, found: ir.Value, most: ir.Value) -> None:
+    def fail_unless(self, holds: ir.Value, text: str, size: ir.Value, most: ir.Value) -> None:
         """Return the error `text`, with its two numbers, unless `holds`."""
         b = self.builder
         with b.if_then(b.not_(holds), likely=False):
-            b.store(found, self._entry(self.tables["figures"], 0))
+            b.store(size, self._entry(self.tables["figures"], 0))
             b.store(most, self._entry(self.tables["figures"], 1))
             b.ret(ir.Constant(CODE, self.program.error(text)))
 
@@ -254,14 +254,14 @@ class _Writer:
 
     def _bind(self, step: exe.BindSize) -> None:
         b, values = self.builder, self.expressions
-        found, most = b.load(self.pointer(step.place)), values.word(step.most)
+        size, most = b.load(self.pointer(step.place)), values.word(step.most)
         where = step.where or step.operator
         text = f"{where}: the size {step.var.name}, which data decide, is beyond the memory for it"
         text = f"{where}: {step.reason}" if step.reason else f"{text} (wanted 0 to {{most}}, found {{found}})"
-        fits = b.and_(b.icmp_signed(">=", found, ir.Constant(WORD, 0)), b.icmp_signed("<=", found, most))
-        self.fail_unless(fits, text, found, most)
-        b.store(found, self._entry(self.tables["sizes"], self.program.sizes.words[step.var]))
-        values.values[step.var] = found
+        fits = b.and_(b.icmp_signed(">=", size, ir.Constant(WORD, 0)), b.icmp_signed("<=", size, most))
+        self.fail_unless(fits, text, size, most)
+        b.store(size, self._entry(self.tables["sizes"], self.program.sizes.words[step.var]))
+        values.values[step.var] = size
         self.bound.append(step.var)
         for guard in self.program.executable.guards:
             late = guard.sizes() & self.program.late.keys()
@@ -314,19 +314,15 @@ def _bound(x: exe.Executable, bound: exe.Bound) -> dict[str, Any]:
     return {"kind": kind, "index": bound.place.index, "name": name, "where": bound.where}
 
 
-def _sizes_of(x: exe.Executable) -> _Sizes:
+def _sizes_of(x: exe.Executable) -> _SizeTable:
     """All variables: scalar inputs, those in the shapes of inputs, and those that steps bind."""
-    from ...expr import Expr, free_vars
-
-    sizes = _Sizes()
+    sizes = _SizeTable()
     for spec in x.inputs:
         if isinstance(spec, exe.ScalarSpec):
             sizes.words.setdefault(spec.var, len(sizes.words))
             if spec.dtype.is_float:
                 sizes.floats.add(spec.var)
-    dims = [dim for spec in (*x.inputs, *x.outputs) if isinstance(spec, exe.TensorSpec) for dim in spec.shape]
-    variables = [var for dim in dims if isinstance(dim, Expr) for var in sorted(free_vars(dim), key=lambda v: v.name)]
-    for var in (*variables, *data_sizes(x)):
+    for var in (*shape_variables(x), *data_sizes(x)):
         sizes.words.setdefault(var, len(sizes.words))
     return sizes
 

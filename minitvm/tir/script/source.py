@@ -268,3 +268,12 @@ def _standard_names() -> dict[str, Any]:
 
     package = sys.modules[__package__.partition(".")[0]]  # loaded already, as this module is a part of it
     return {"T": builtins, "I": MODULE_LANGUAGE, "tir": tir, "tvm": package}
+
+
+def kernel_function(kernel: Any) -> PrimFunc:
+    """Return the function of a kernel of an executable: the one that was built, or that of a saved program's text."""
+    if kernel.func is not None:
+        func: PrimFunc = kernel.func()
+        return func
+    program = from_source(kernel.script)
+    return program if isinstance(program, PrimFunc) else next(iter(program.functions.values()))

@@ -15,7 +15,7 @@ from .run import output_path
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ExportForm:
     """A form in which a model is written: what it is, the function that writes it, and the options that it alone has.
 
     The function returns a description of the result.
@@ -120,7 +120,7 @@ def _web_folder(options: argparse.Namespace) -> str:
 
 # The forms by the name that --as has for them.
 FORMS = {
-    "mtvm": Form("one file for Python", _artifact, ("arch", "key")),
-    "c": Form("a folder with a C program", _c_program, ("weights", "name", "input")),
-    "wasm": Form("a folder for browsers and node", _web_folder),
+    "mtvm": ExportForm("one file for Python", _artifact, ("arch", "key")),
+    "c": ExportForm("a folder with a C program", _c_program, ("weights", "name", "input")),
+    "wasm": ExportForm("a folder for browsers and node", _web_folder),
 }

@@ -15,6 +15,7 @@ from ...executable.memory_report import data_sizes
 from ...expr import Var
 from ...runtime import GraphModule
 from ...tir.nodes import Buffer, PrimFunc
+from ...tir.script.source import kernel_function
 from ...tir.work import Work, count
 from .peak_rates import Machine, machine
 from .report import Profile, Row
@@ -223,7 +224,7 @@ def _refusal(executable: exe.Executable, group: _OperatorSteps) -> str:
 
 
 def _work_of_steps(executable: exe.Executable, sizes: Mapping[Var, Any]) -> list[_StepWork]:
-    functions = [_function(kernel) for kernel in executable.kernels]
+    functions = [kernel_function(kernel) for kernel in executable.kernels]
     work_of: dict[Any, Work] = {}
     rows = []
     for step in executable.steps:
@@ -237,17 +238,6 @@ def _work_of_steps(executable: exe.Executable, sizes: Mapping[Var, Any]) -> list
         else:
             rows.append(_StepWork(0, 0, (), True))
     return rows
-
-
-def _function(kernel: Any) -> PrimFunc:
-    """The kernel's function: the one that was built, or parsed from the text of a saved program."""
-    if kernel.func is not None:
-        func: PrimFunc = kernel.func()
-        return func
-    from ...script import from_source
-
-    program: Any = from_source(kernel.script)
-    return program if isinstance(program, PrimFunc) else next(iter(program.functions.values()))
 
 
 def _call(func: PrimFunc, step: exe.CallKernel, sizes: Mapping[Var, Any], work_of: dict[Any, Work]) -> _StepWork:

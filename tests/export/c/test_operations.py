@@ -96,8 +96,8 @@ def of_all_operations(dtype: str, lanes: int, seed: int = 0) -> tuple[PrimFunc, 
 
 def same_bits(dtypes: tuple[str, ...], lanes: int, seed: int = 0, compiler: str = "gcc", *flags: str) -> None:
     cases = [of_all_operations(dtype, lanes, seed) for dtype in dtypes]
-    found = run_many([(func, arrays, 1) for func, arrays in cases], compiler, flags or (*FAST, *SANITIZERS))
-    for (func, arrays), got in zip(cases, found, strict=True):
+    results = run_many([(func, arrays, 1) for func, arrays in cases], compiler, flags or (*FAST, *SANITIZERS))
+    for (func, arrays), got in zip(cases, results, strict=True):
         stores = ex.find(func.body, BufferStore)
         for array, expected, store in zip(got[3:], run_compiled(func, arrays)[3:], stores, strict=True):
             with np.errstate(invalid="ignore"):
@@ -148,6 +148,6 @@ def test_products_of_words_have_the_bits_of_the_cpu(flags: tuple[str, ...]) -> N
     func = PrimFunc((*words, sums, *results), loop, {"global_symbol": "k"})
     arrays = [special_values("int32", rng, ROWS * 16) for _ in words]
     arrays += [special_values("float32", rng, ROWS * 16), *(np.zeros(ROWS * 16, r.dtype.numpy) for r in results)]
-    (found,) = run_many([(func, arrays, 1)], flags=flags)
-    for array, expected in zip(found, run_compiled(func, arrays), strict=True):
+    (results,) = run_many([(func, arrays, 1)], flags=flags)
+    for array, expected in zip(results, run_compiled(func, arrays), strict=True):
         np.testing.assert_array_equal(array, expected)

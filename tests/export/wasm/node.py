@@ -118,18 +118,18 @@ class Exported:
         results = []
         for inputs in runs:
             expected = module(**inputs)
-            found = self.run(executable, place, inputs)
-            same_bits(found, expected if isinstance(expected, tuple) else (expected,))
-            results.append(found)
+            outputs = self.run(executable, place, inputs)
+            same_bits(outputs, expected if isinstance(expected, tuple) else (expected,))
+            results.append(outputs)
         return results
 
     def run(self, executable: Executable, place: Path, inputs: dict[str, Any], drop: bool = False) -> list[np.ndarray]:
         return self.process.run(place, inputs, [spec.dtype for spec in executable.outputs], drop)
 
 
-def same_bits(found: Any, expected: Any) -> None:
+def same_bits(outputs: Any, expected: Any) -> None:
     """Require equal arrays. Two NaNs are equal: their bits depend on the machine."""
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(outputs, expected, strict=True):
         b = np.asarray(b)
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         number = a.dtype.kind == "f" or a.dtype == ml_dtypes.bfloat16

@@ -29,9 +29,9 @@ def backend(exported: Exported) -> type[OnnxBackend]:
 
         def run(inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
             expected = module(**inputs)
-            found = exported.run(executable, place, inputs)
-            same_bits(found, expected if isinstance(expected, tuple) else (expected,))
-            return found
+            outputs = exported.run(executable, place, inputs)
+            same_bits(outputs, expected if isinstance(expected, tuple) else (expected,))
+            return outputs
 
         return run
 

@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def output_of(program: str, folder: Path, path: str = "main.mjs") -> str:
-    """What node prints for a program, a file of the folder, which is the current directory."""
+    """Return the output of node for a program, a file of the folder, which is the current directory."""
     (folder / path).write_text(program)
     done = subprocess.run(["node", path], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -51,8 +51,8 @@ def messages(expressions: list[str], folder: Path, before: str = "") -> list[str
     words = 'then(() => "no error", (error) => `${error.name}: ${error.message}`)'
     tries = "".join(f"await (async () => {expression})().{words},\n" for expression in expressions)
     text = f'import {{ load }} from "./net/net.js";\n{before}\nconsole.log(JSON.stringify([{tries}]));'
-    found: list[str] = json.loads(output_of(text, folder))
-    return found
+    printed: list[str] = json.loads(output_of(text, folder))
+    return printed
 
 
 def test_the_complete_program_prints_the_result_of_the_page(folder: Path) -> None:
@@ -79,15 +79,15 @@ def test_files_that_cannot_be_read_are_errors_with_words(folder: Path) -> None:
     (folder / "other").mkdir()
     (folder / "other" / "net.plain.wasm").write_text("<!doctype html>")
     names = ["./nothing/", "code", "other", "http://127.0.0.1:9/", "http://"]
-    found = messages([f"load({json.dumps(name)}, {{ relaxed: false }})" for name in names], folder)
+    printed = messages([f"load({json.dumps(name)}, {{ relaxed: false }})" for name in names], folder)
     place = folder.as_uri()
-    assert found[:2] == [
+    assert printed[:2] == [
         f"NetError: classifier: cannot read {place}/{file}: there is no such file"
         for file in ("nothing/net.plain.wasm", "code/net.weights.bin")
     ]
-    assert found[2].startswith("NetError: classifier: this engine does not load net.plain.wasm: ")
-    assert re.fullmatch(r"NetError: classifier: cannot read http://127.0.0.1:9/net.plain.wasm: .+", found[3])
-    assert found[4] == 'NetError: classifier: "http://" is no URL of a folder'
+    assert printed[2].startswith("NetError: classifier: this engine does not load net.plain.wasm: ")
+    assert re.fullmatch(r"NetError: classifier: cannot read http://127.0.0.1:9/net.plain.wasm: .+", printed[3])
+    assert printed[4] == 'NetError: classifier: "http://" is no URL of a folder'
 
 
 MISTAKES = [
@@ -112,8 +112,8 @@ MISTAKES = [
 
 def test_wrong_inputs_are_errors_with_words(folder: Path) -> None:
     before = "const net = await load(), data = new Float32Array(4);"
-    found = messages([f"net.run({inputs})" for inputs, _ in MISTAKES], folder, before)
-    assert found == [f"NetError: classifier: {text}" for _, text in MISTAKES]
+    printed = messages([f"net.run({inputs})" for inputs, _ in MISTAKES], folder, before)
+    assert printed == [f"NetError: classifier: {text}" for _, text in MISTAKES]
 
 
 def test_an_array_of_another_frame_is_an_array(folder: Path) -> None:

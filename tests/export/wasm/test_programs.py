@@ -83,11 +83,11 @@ def test_engines_without_relaxed_simd(exported: Exported, dtype: str) -> None:
     }
     dtypes = [spec.dtype for spec in executable.outputs]
     with np.errstate(all="ignore"):
-        found, expected = (exported.process.run(place, inputs, dtypes, relaxed=relaxed) for relaxed in (False, True))
+        outputs, expected = (exported.process.run(place, inputs, dtypes, relaxed=relaxed) for relaxed in (False, True))
     bound = {"float32": 4e-7, "float64": 8e-16, "float16": 1e-3}[dtype]
-    for a, c in zip(found[:-1], expected[:-1], strict=True):
+    for a, c in zip(outputs[:-1], expected[:-1], strict=True):
         np.testing.assert_allclose(a, c, rtol=bound)
-    np.testing.assert_allclose(found[-1], expected[-1], rtol=0, atol=16 * bound * np.abs(expected[-1]).max())
+    np.testing.assert_allclose(outputs[-1], expected[-1], rtol=0, atol=16 * bound * np.abs(expected[-1]).max())
 
 
 def test_functions_that_javascript_computes(exported: Exported) -> None:
@@ -96,9 +96,9 @@ def test_functions_that_javascript_computes(exported: Exported) -> None:
     graph = b.build([b.op("sin", x), b.op("cos", x), b.op("tan", x), b.op("mod", x, 0.7)])
     far = np.array([1e9, 1e15, -3e20, 1e300, 5e4, 2.5, -1e7, np.inf])
     executable = exported.lower(graph)
-    found = exported.run(executable, exported.write(executable), {"x": far})
+    outputs = exported.run(executable, exported.write(executable), {"x": far})
     with np.errstate(invalid="ignore"):
-        for a, b in zip(found, (np.sin(far), np.cos(far), np.tan(far), np.fmod(far, 0.7)), strict=True):
+        for a, b in zip(outputs, (np.sin(far), np.cos(far), np.tan(far), np.fmod(far, 0.7)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
@@ -208,8 +208,8 @@ def test_the_command_line_writes_a_folder(exported: Exported, capsys: pytest.Cap
     assert main(["export", str(model), "--as", "wasm", "-o", str(place)]) == 0
     assert f"{place}, " in capsys.readouterr().out
     x = np.arange(12, dtype=np.float32).reshape(2, 6) / 12
-    found = exported.process.run(place, {"x": x}, ["float32", "float32"])
-    np.testing.assert_allclose(found[0], np.exp(x).sum(1), rtol=1e-6)
+    outputs = exported.process.run(place, {"x": x}, ["float32", "float32"])
+    np.testing.assert_allclose(outputs[0], np.exp(x).sum(1), rtol=1e-6)
     for wrong in (model, place):
         before = sorted(exported.folder.rglob("*"))
         assert main(["export", str(model), "--as", "wasm", "-o", str(wrong)]) == 2

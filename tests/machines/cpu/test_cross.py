@@ -67,8 +67,8 @@ def test_code_for_a_level_of_x86_has_its_instructions_alone(model: str) -> None:
     assert "fmaf" not in text  # a call of the C library for each lane
     if runnable(model):
         module = minitvm.build(graph, target, threads=1)
-        for found, wanted in zip(module(*inputs), interpreter.run(graph, inputs), strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+        for output, expected in zip(module(*inputs), interpreter.run(graph, inputs), strict=True):
+            np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_cpu_without_fused_multiply_adds_computes_functions_as_exactly() -> None:
@@ -78,9 +78,9 @@ def test_a_cpu_without_fused_multiply_adds_computes_functions_as_exactly() -> No
     graph, places = b.build(results), np.linspace(-9, 9, 257, dtype=np.float32)
     if not runnable("x86-64-v2"):
         pytest.skip("not this architecture")
-    wanted = interpreter.run(graph, [places])
-    for found, exact in zip(minitvm.build(graph, "cpu -arch=x86-64-v2", threads=1)(places), wanted, strict=True):
-        np.testing.assert_array_max_ulp(np.nan_to_num(np.asarray(found)), np.nan_to_num(exact), 4)
+    expected = interpreter.run(graph, [places])
+    for output, exact in zip(minitvm.build(graph, "cpu -arch=x86-64-v2", threads=1)(places), expected, strict=True):
+        np.testing.assert_array_max_ulp(np.nan_to_num(np.asarray(output)), np.nan_to_num(exact), 4)
 
 
 @pytest.mark.parametrize("model", ["cortex-a76", "riscv64-v"])
@@ -106,10 +106,10 @@ def test_a_build_for_a_cpu_that_this_machine_is_not_is_refused(tmp_path: Path) -
     executable = minitvm.lower(graph, f"cpu -arch={model}", stop_at="executable")
     assert executable.target == f"cpu -model={model}"
     export(executable, tmp_path / "net.mtvm", key=b"0123456789abcdef")
-    for found, wanted in zip(
+    for output, expected in zip(
         GraphModule(on_this_machine(executable))(x, q), interpreter.run(graph, [x, q]), strict=True
     ):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5)
     assert (tmp_path / "net.mtvm").stat().st_size > 1000
 
 

@@ -31,13 +31,13 @@ def vectors(module: IRModule) -> Iterator[ex.Expr]:
 
 
 def wrong(family: str, seed: int, width: int) -> str:
-    """What a call computes on a CPU of this width, if it is not what the interpreter does; "" if it is."""
+    """Describe how a call on a CPU of this width differs from the interpreter; "" if it does not."""
     call = random_call(family, seed)
     module = minitvm.build(graph_of(call), f"cpu -width={width}", threads=1)
     module.run(**{f"x{number}": array for number, array in enumerate(call.inputs)})
-    for number, wanted in enumerate(by_graph(call)):
-        found = np.asarray(module.get_output(number))
-        if (found.dtype, found.shape) != (wanted.dtype, wanted.shape) or not near(found, wanted):
+    for number, expected in enumerate(by_graph(call)):
+        output = np.asarray(module.get_output(number))
+        if (output.dtype, output.shape) != (expected.dtype, expected.shape) or not near(output, expected):
             return f"{call}: {found} instead of {wanted}"
     return ""
 

@@ -141,7 +141,7 @@ def _library(source: str, entry: str, isa: str) -> _ObjectLibrary:
 
 @contextlib.contextmanager
 def _instructions_of(isa: str) -> Iterator[None]:
-    """What `machine_instructions` and the operations on vectors may use of a CPU."""
+    """The features of a CPU that `machine_instructions` and the operations on vectors may use."""
     features = {name for name in cpu_description(isa)[1].split(",") if name.startswith("+")}
     on_x86 = triple_of(isa).startswith("x86_64")
     marks = ISA.set(isa), FUSES.set(not on_x86 or bool(features & {"+fma", "+fma4", "+avx512f"}))

@@ -78,7 +78,7 @@ def kernel_target_machine(isa: str = NATIVE) -> llvm.TargetMachine:
 
 
 def lacking(isa: Isa) -> list[str]:
-    """What this machine lacks to run code for an instruction set: the architecture, or some features."""
+    """Name what this machine lacks to run code for an instruction set: the architecture, or some features."""
     if isa.architecture != native().architecture:
         return [f"architecture {isa.architecture}"]
     features = llvm.get_host_cpu_features()

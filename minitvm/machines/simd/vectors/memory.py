@@ -508,7 +508,7 @@ def reduced(
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction:
+class LaneReduction:
     """How a reduction combines two vectors, and the element kinds that it accepts."""
 
     combine: Callable[[vectors_lane.Value, vectors_lane.Value], vectors_lane.Value]
@@ -517,16 +517,16 @@ class Reduction:
 
 
 REDUCTIONS = {
-    "reduce_add": Reduction(lambda a, b: a + b, "fiu", "sum of the lanes, pairwise"),
-    "reduce_mul": Reduction(lambda a, b: a * b, "fiu", "product of the lanes, pairwise"),
-    "reduce_max": Reduction(maximum, "fiub", "greatest lane; NaN wins"),
-    "reduce_min": Reduction(minimum, "fiub", "least lane; NaN wins"),
-    "reduce_and": Reduction(lambda a, b: a & b, "iub", "all lanes, bitwise"),
-    "reduce_or": Reduction(lambda a, b: a | b, "iub", "any lane, bitwise"),
+    "reduce_add": LaneReduction(lambda a, b: a + b, "fiu", "sum of the lanes, pairwise"),
+    "reduce_mul": LaneReduction(lambda a, b: a * b, "fiu", "product of the lanes, pairwise"),
+    "reduce_max": LaneReduction(maximum, "fiub", "greatest lane; NaN wins"),
+    "reduce_min": LaneReduction(minimum, "fiub", "least lane; NaN wins"),
+    "reduce_and": LaneReduction(lambda a, b: a & b, "iub", "all lanes, bitwise"),
+    "reduce_or": LaneReduction(lambda a, b: a | b, "iub", "any lane, bitwise"),
 }
 
 
-def _define_reduction(name: str, reduction: Reduction) -> None:
+def _define_reduction(name: str, reduction: LaneReduction) -> None:
     def typer(v: types.Type) -> types.Type | None:
         fits = isinstance(v, vectors_lane.VectorType) and v.element.kind in reduction.kinds
         return v.element.numba if fits else None
