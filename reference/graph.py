@@ -22,6 +22,7 @@ from minitvm.errors import ExecutionError, InputError, MinitvmError, Unsupported
 from minitvm.free_memory import out_of_memory, require_memory
 from minitvm.graph.nodes import BIND_SIZE, FUSED, LOOP, Graph, OpNode, Value
 
+from .formulas import formula
 from .meaning.scalar import evaluate as evaluate_scalar
 from .operators import OPERATORS
 
@@ -44,9 +45,9 @@ def run(
         states = {}
         first, second = (reference.graph.run(graph, x, states=states) for x in (x1, x2))
 
-    Symbolic dimensions get their values from the arrays. Raises `InputError` for arrays that do not fit, `Unsupported`
-    for an operator without a reference implementation, and `ExecutionError` if the shape or dtype of a result differs
-    from the graph's.
+    Symbolic dimensions get their values from the arrays. An operator without a meaning in NumPy is computed from its
+    own formula or loops (`formulas`). Raises `InputError` for arrays that do not fit, `Unsupported` for an unknown
+    operator, and `ExecutionError` if the shape or dtype of a result differs from the graph's.
     """
     if states is not None:
         return _run_with_states(graph, inputs, listeners, states)
@@ -211,13 +212,12 @@ def _body(body: Graph, inputs: Sequence[np.ndarray], dims: Mapping[x.Var, Any]) 
 
 
 def _operator(item: OpNode, inputs: Sequence[np.ndarray], dims: dict[x.Var, Any]) -> list[np.ndarray]:
-    if item.op not in OPERATORS:
-        raise Unsupported(f"the graph interpreter has no operator {item.op}; {nearest(item.op, list(OPERATORS))}")
     what = f"{item.op} of {', '.join(f'{a.dtype}{list(a.shape)}' for a in inputs)}"
     nbytes = sum(math.prod(_concrete(v.shape, dims)) * v.dtype.bytes for v in item.outputs)
     require_memory(item.where or item.op, what, nbytes)
+    attrs = _attributes(item, inputs, dims)
     try:
-        results = OPERATORS[item.op](*inputs, **_attributes(item, inputs, dims))
+        results = OPERATORS[item.op](*inputs, **attrs) if item.op in OPERATORS else formula(item, inputs, attrs)
     except MemoryError:
         raise out_of_memory(item.where or item.op, what, nbytes) from None
     except (ArithmeticError, IndexError, ValueError) as error:

@@ -124,6 +124,8 @@ MAY_IMPORT: dict[str, str] = {
 # Doors through the walls, open only inside a function: (importer, imported, why).
 LAZY_DOORS = [
     ("tir.schedule", "reference", "Schedule(..., verify=True) compares each step with the interpreter"),
+    ("reference", "topi.registry", "an operator without a meaning in NumPy has only its own formula"),
+    ("reference", "te", "... over placeholders"),
     ("reference", "te.printer", "a counterexample prints tensor expressions as Python"),
     ("tools.film", "reference", "a film is what the interpreter does while it runs a program"),
     ("tools.cli", "reference", "`minitvm check` compares every level with its interpreter"),

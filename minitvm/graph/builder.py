@@ -13,7 +13,7 @@ from ..expr import DType, Expr, free_vars
 from ..expr.printer import fresh
 from ..topi import registry
 from .loop_bodies import UNLIMITED, body_of
-from .nodes import LOOP, Constant, Dim, Graph, OpNode, Value
+from .nodes import CALL_TIR, LOOP, Constant, Dim, Graph, OpNode, Value
 
 _MOST_DIMS = 64  # the most dimensions of a NumPy array
 _MOST_BYTES = 1 << 47  # the most bytes that a process can address
@@ -74,6 +74,52 @@ class GraphBuilder:
         )
         self._nodes.append(OpNode(op, values, complete, outputs, self.where))
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def call_tir(
+        self,
+        func: Any,
+        inputs: Value | Sequence[Any],
+        shapes: Any = None,
+        tir_vars: Sequence[Dim] = (),
+        name: str | None = None,
+    ) -> Any:
+        """Add a call of a loop program, and return its result, or a tuple if it has several results.
+
+        `func` is a `PrimFunc`, a module that contains one, or a `Schedule` of one. Its first parameters are `inputs`,
+        and the others are the results, which it must write. Its symbolic sizes get their values from the inputs.
+        `shapes` are the shapes of the results; you need them only if a result has a size that no input has. `tir_vars`
+        are the values of scalar parameters. If you have scheduled the function, its loops stay as they are
+        (`tir.analysis.by_hand` tells how this is decided). For example:
+
+            sch = tir.Schedule(matmul)                            # A[8, 16], B[16, 4], C[8, 4]
+            sch.parallel(sch.get_loops(sch.get_block("C"))[0])
+            c = b.call_tir(sch, [a, w])
+
+        Raises `InputError` for inputs that do not fit, and shows the function's signature.
+        """
+        from .calls import one_function
+
+        called = one_function(func)
+        values = [inputs] if isinstance(inputs, Value) else list(inputs)
+        attrs = {"func": called, "shapes": shapes, "tir_vars": tuple(tir_vars)}
+        return self.op(CALL_TIR, *values, name=name or called.name, **attrs)
+
+    def call_te(self, fcompute: Callable[..., Any], *inputs: Any, name: str | None = None, **attrs: Any) -> Any:
+        """Add tensor expressions, and return their result, or a tuple if there are several results.
+
+        `fcompute` gets a `te.placeholder` for each input, and `attrs`; it returns a tensor, or a list of tensors. For
+        example, the sum of each row of x:
+
+            k = te.reduce_axis((0, 16), "k")
+            rows = b.call_te(lambda x: te.compute((8,), lambda i: te.sum(x[i, k], axis=k)), x)
+
+        Raises `InputError` if `fcompute` returns anything else.
+        """
+        from .calls import te_function
+
+        values = self._values("call_te", inputs)
+        called, sizes = te_function(fcompute, [(v.shape, v.dtype) for v in values], attrs, name)
+        return self.op(CALL_TIR, *values, name=called.name, func=called, tir_vars=sizes)
 
     def loop(
         self,

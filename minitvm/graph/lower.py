@@ -15,11 +15,12 @@ from ..errors import InputError
 from ..expr import find
 from ..expr.structural import structural_digest
 from ..te.nodes import PlaceholderOp
+from ..tir.analysis.by_hand import SCHEDULED, is_scheduled
 from ..tir.nodes import EMPTY_SUMS, Block, PrimFunc
 from ..topi import registry
 from ..topi.elementwise import identity
 from ..topi.shapes import assuming, condition_of
-from .nodes import BIND_SIZE, FUSED, MATCH_CAST, Constant, Dim, Graph, OpNode, Value, as_dim
+from .nodes import BIND_SIZE, CALL_TIR, FUSED, MATCH_CAST, Constant, Dim, Graph, OpNode, Value, as_dim
 
 
 def to_prim_func(node: OpNode | Graph, name: str = "main") -> PrimFunc:
@@ -30,6 +31,8 @@ def to_prim_func(node: OpNode | Graph, name: str = "main") -> PrimFunc:
     """
     graph = node if isinstance(node, Graph) else own_graph(node)
     func = te.create_prim_func([*to_te(graph), *own_scalars(graph)], name=name)
+    if any(is_scheduled(item.attrs["func"]) for item in graph.nodes if item.op == CALL_TIR):
+        func = func.with_attr(SCHEDULED, True)
     sums = [axis.dom.extent for block in find(func.body, Block) for axis in block.iter_vars if axis.kind == ex.REDUCE]
     if all(isinstance(extent, ex.IntImm | ex.Var) for extent in sums):
         return func

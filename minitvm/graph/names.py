@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..expr.printer import fresh, identifier
-from .nodes import LOOP, Graph, OpNode
+from .nodes import CALL_TIR, LOOP, Graph, OpNode
 
 MOST_PARTS = 4  # operators that a name lists; more become "etc"
 
@@ -24,12 +24,14 @@ def operator_names(graph: Graph, within: str = "") -> list[str]:
 
 
 def _word(item: OpNode) -> str:
-    """Return the operator's name without its namespace.
+    """Return the operator's name without its namespace. For a call of a loop program, it is the program's name.
 
     For a pool, the number in the name is the number of axes along which its windows have several elements. For example,
     a pool over an image with blocked channels is a `pool3d` whose windows have one element along the axis inside a
     block; it is called `2d`.
     """
+    if item.op == CALL_TIR:
+        return str(item.attrs["func"].name)
     name = item.op.split(".")[-1].removeprefix("contrib_")
     if name.endswith("_pool3d") and item.attrs["pool_size"][-1] == 1:
         return f"{name.removesuffix('3d')}2d"

@@ -19,6 +19,8 @@ nodes after it. So n is a data-dependent size. If the count is not from 0 to m, 
 A node `loop(limit, going, *carried, *outside, body=graph, carried=k, most=m)` runs its body as long as fewer than
 `limit` (one int64) iterations are done and `going` (one bool) holds. `graph.loop_bodies` describes the inputs and
 outputs of the body.
+
+A node `call_tir(*inputs, func=primfunc)` calls a loop program of the level below (`topi.called`).
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ FUSED = "fused"
 MATCH_CAST = "match_cast"
 BIND_SIZE = "bind_size"
 LOOP = "loop"
+CALL_TIR = "call_tir"
 
 
 @node
@@ -239,15 +242,15 @@ class Graph(Node):
                     variables.update((v, None) for v in walk(dim) if isinstance(v, Var))
         return tuple(variables)
 
-    def script(self) -> str:
-        """Return the graph as Python-like text."""
+    def script(self, functions: bool = False) -> str:
+        """Return the graph as Python-like text; with `functions`, the loop programs that it calls come first."""
         from .printer import script
 
-        return script(self)
+        return script(self, functions=functions)
 
-    def show(self) -> None:
-        """Print the graph."""
-        print(self.script())
+    def show(self, functions: bool = False) -> None:
+        """Print the graph; with `functions`, the loop programs that it calls come first."""
+        print(self.script(functions))
 
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook displays."""

@@ -8,17 +8,21 @@ from typing import Any
 
 from ..errors import UnsupportedOperator
 from ..expr.printer import fresh, identifier
+from ..tir.nodes import PrimFunc
 from .names import operator_names
 from .nodes import FUSED, LOOP, Graph, Node, OpNode, Value
 
 
-def script(graph: Graph, mark: Mapping[Node, str] | None = None) -> str:
+def script(graph: Graph, mark: Mapping[Node, str] | None = None, functions: bool = False) -> str:
     """Return the text of a graph.
 
-    `mark` maps nodes (or values) to notes. Each note is printed below its line, after carets.
+    `mark` maps nodes (or values) to notes. Each note is printed below its line, after carets. Loop programs that nodes
+    call appear by name; with `functions`, their text comes first.
     """
     names = _ValueNames()
-    return "\n".join(_function(graph, graph.name, names, dict(mark or {})))
+    lines = _function(graph, graph.name, names, dict(mark or {}))
+    called = [func.with_attr("global_symbol", name).script(with_header=False) for func, name in names.functions.items()]
+    return "\n".join([*(f"{text}\n" for text in called if functions), *lines])
 
 
 def node_script(item: OpNode) -> str:
@@ -27,11 +31,20 @@ def node_script(item: OpNode) -> str:
 
 
 class _ValueNames:
-    """The names of values in the text: each value gets a valid and unique Python name."""
+    """The names of values in the text: each value gets a valid and unique Python name. So does each loop program,
+    among those of the whole graph.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, functions: dict[PrimFunc, str] | None = None) -> None:
         self.names: dict[Value, str] = {}
         self.used_names = set(keyword.kwlist)
+        self.functions: dict[PrimFunc, str] = {} if functions is None else functions
+
+    def function(self, func: PrimFunc) -> str:
+        """Return the name of a loop program that nodes call."""
+        if func not in self.functions:
+            self.functions[func] = fresh(identifier(func.name), set(self.functions.values()))
+        return self.functions[func]
 
     def __call__(self, value: Value) -> str:
         if value not in self.names:
@@ -49,9 +62,9 @@ def _function(graph: Graph, name: str, names: _ValueNames, mark: dict[Node, str]
         label = item.op
         if item.op == FUSED:
             label = called
-            groups += [*_function(item.graph, label, _ValueNames(), mark), ""]
+            groups += [*_function(item.graph, label, _ValueNames(names.functions), mark), ""]
         elif item.op == LOOP:
-            groups += [*_function(item.body, f"{called}_body", _ValueNames(), mark, called), ""]
+            groups += [*_function(item.body, f"{called}_body", _ValueNames(names.functions), mark, called), ""]
         body.append("    " + _line(item, names, label, called))
         for node in (item, *item.outputs):
             body += _note(node, body[-1], mark)
@@ -64,7 +77,8 @@ def _function(graph: Graph, name: str, names: _ValueNames, mark: dict[Node, str]
 def _line(item: OpNode, names: _ValueNames, label: str, called: str = "") -> str:
     results = ", ".join(f"{names(v)}: {v.type}" if len(item.outputs) == 1 else names(v) for v in item.outputs)
     args = [names(v) for v in item.inputs]
-    attrs = {key: f"{called or label}_body" if isinstance(value, Graph) else _attribute(value)
+    attrs = {key: f"{called or label}_body" if isinstance(value, Graph)
+             else names.function(value) if isinstance(value, PrimFunc) else _attribute(value)
              for key, value in item.attrs.items() if _shown(item.op, key, value)}  # fmt: skip
     args += [f"{key}={text}" for key, text in attrs.items()]
     types = "" if len(item.outputs) == 1 else "  # " + ", ".join(v.type for v in item.outputs)

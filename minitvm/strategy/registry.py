@@ -24,6 +24,7 @@ from ..events import Listener, Refusal, heard, listening_now
 from ..expr.conditions import is_const
 from ..target import Target
 from ..tir import Schedule
+from ..tir.analysis.by_hand import SCHEDULED
 from ..tir.nodes import Block, PrimFunc
 from ..tir.schedule.shared_steps import SharedSteps
 from ..tir.transform.growth import TOO_MUCH
@@ -57,8 +58,11 @@ class Rule:
     def fits(self, func: PrimFunc) -> bool:
         """Return whether the rule can be used for a function.
 
-        A function with a block that never runs is left to a `fallback` rule.
+        A function with a block that never runs is left to a `fallback` rule. No rule fits a function that has been
+        scheduled already: its loops stay as they are.
         """
+        if func.attrs.get(SCHEDULED):
+            return False
         return self.matches(func) and (self.fallback or not any(map(_never_runs, blocks_of(func))))
 
     def candidates(

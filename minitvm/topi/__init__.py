@@ -12,6 +12,7 @@ from . import (
     boxes,
     broadcast,
     cached,
+    called,
     conv,
     conv_transpose,
     counted,

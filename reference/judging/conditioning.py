@@ -16,13 +16,17 @@ from minitvm.expr import DType
 from minitvm.expr.dtypes import is_floating
 from minitvm.graph.nodes import LOOP, Constant, Graph, OpNode, Value
 
+from ..formulas import has_numpy_meaning
 from ..graph import evaluate
 
 _WIDER = {"float32": "float64", "float16": "float64", "bfloat16": "float64"}
 
 
 def in_float64(graph: Graph) -> Graph:
-    """Return the graph with every float computed in float64; integers and bools stay. The graph must not be fused."""
+    """Return the graph with every float computed in float64; integers and bools stay. The graph must not be fused.
+
+    An operator that is defined only by its own formula or loops keeps its dtypes: its operands and results are cast.
+    """
     new: dict[Value, Value] = {}
 
     def widened(value: Value) -> Value:
@@ -32,8 +36,23 @@ def in_float64(graph: Graph) -> Graph:
         return new[value]
 
     constants = tuple(Constant(widened(c.value), c.data.astype(widened(c.value).dtype.numpy)) for c in graph.constants)
-    nodes = []
+    nodes: list[OpNode] = []
+
+    def cast(old: Value, new: Value) -> Value:
+        if old.dtype != new.dtype:
+            nodes.append(OpNode("cast", (old,), {"dtype": str(new.dtype)}, (new,)))
+            return new
+        return old
+
     for item in graph.nodes:
+        if not has_numpy_meaning(item):
+            operands = tuple(cast(widened(v), Value(v.name, v.shape, v.dtype)) for v in item.inputs)
+            results = tuple(Value(v.name, v.shape, v.dtype) if widened(v).dtype != v.dtype else widened(v)
+                            for v in item.outputs)  # fmt: skip
+            nodes.append(OpNode(item.op, operands, item.attrs, results))
+            for narrow, old in zip(results, item.outputs, strict=True):
+                cast(narrow, widened(old))
+            continue
         attrs = {k: _WIDER.get(v, v) if isinstance(v, str) and "dtype" in k else v for k, v in item.attrs.items()}
         if item.op == LOOP:
             attrs["body"] = in_float64(item.body)

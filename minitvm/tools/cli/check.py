@@ -99,6 +99,7 @@ def check_model(graph: Graph, target: Target, seed: int, report: Report) -> int:
     from ... import build
     from ...expr import replace
     from ...reference import graph as interpreter
+    from ...reference.formulas import without_numpy
     from ...reference.judging.conditioning import determined_outputs
 
     inputs = opt.random_inputs(graph.inputs, seed)
@@ -115,6 +116,7 @@ def check_model(graph: Graph, target: Target, seed: int, report: Report) -> int:
         for value in graph.outputs
         if value not in outputs
     ]
+    notes += [f"  {text}" for text in without_numpy(graph)]
     graph = replace(graph, outputs=outputs)
     expected = interpreter.run(graph, inputs, listeners=[steps])
     seconds = time.perf_counter() - start

@@ -16,7 +16,8 @@ from minitvm.topi import registry
 from .calls import CALLS, Call
 from .runs import by_folding, by_graph, by_te
 
-BY_ITSELF = {"loop"}  # the interpreter runs its body; random graphs and tests/executable have examples
+# The interpreter runs the loops or the body inside; tests/graph/test_call_tir.py and random graphs have examples.
+BY_ITSELF = {"call_tir", "loop"}
 
 
 def test_every_operator_has_a_reference_implementation() -> None:

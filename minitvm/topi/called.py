@@ -1,0 +1,187 @@
+"""The operator `call_tir`: a loop program that you wrote or scheduled yourself, as an operator of a graph (Relax's
+name).
+
+The parameters of the program are the operator's inputs, followed by its results: the caller allocates the results, and
+the program writes them (destination passing). The values of its symbolic sizes follow from the shapes of the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .. import expr as ex
+from .. import te
+from ..errors import InputError, report
+from ..te import Tensor
+from ..tir.nodes import Block, Buffer, BufferStore, PrimFunc, root_block
+from ..tir.specialize import specialize
+from .registry import register
+from .shapes import Dim, agree, dims, simple
+
+Sizes = dict[ex.Var, Dim]
+
+
+@register("call_tir")
+def call_tir(*inputs: Tensor, func: PrimFunc, shapes: Any = None, tir_vars: Any = ()) -> Any:
+    """The results of the loop program `func`, whose first parameters are the inputs and the others the results.
+
+    `shapes` are the shapes of the results, one tuple each; you need them only if a result has a size that no input has.
+    `tir_vars` are the values of the scalar parameters of `func`, in order. Raises `InputError` for inputs that do not
+    fit, and for a function that writes an input.
+    """
+    require_callable(func)
+    buffers = func.buffers
+    count = len(buffers) - len(_results(func))
+    if len(inputs) != count:
+        raise _misfit(func, f"{count} inputs ({_names(buffers[:count])})", f"{len(inputs)}")
+    sizes = _scalars(func, tir_vars)
+    types = [(dims(tensor), tensor.dtype) for tensor in inputs]
+    types += [(tuple(map(simple, s)), b.dtype) for s, b in zip(_declared(func, shapes), buffers[count:], strict=False)]
+    own = dict(zip(buffers, types, strict=False))
+    for buffer, (shape, dtype) in own.items():
+        if buffer.dtype != dtype or buffer.ndim != len(shape):
+            raise _misfit(func, f"{buffer.name}: {_type(buffer)}", _text(shape, dtype))
+        sizes.update(
+            {d: n for d, n in zip(buffer.shape, shape, strict=True) if isinstance(d, ex.Var) and d not in sizes}
+        )
+    for buffer, (shape, _) in own.items():
+        sizes |= _solved(buffer, shape, sizes)
+    values = {var: _of_dtype(dim, var.dtype) for var, dim in sizes.items()}
+    for buffer, (shape, dtype) in own.items():
+        expected = [_substituted(func, buffer, d, sizes, values) for d in buffer.shape]
+        if not all(agree(a, b) for a, b in zip(shape, expected, strict=True)):
+            raise _misfit(func, f"{buffer.name}: {_text(expected, dtype)}", _text(shape, dtype))
+    written = {b: tuple(_substituted(func, b, d, sizes, values) for d in b.shape) for b in buffers if b not in own}
+    bound = specialize(func, values, {**{b: _extents(shape) for b, (shape, _) in own.items()},
+                                      **{b: _extents(shape) for b, shape in written.items()}})  # fmt: skip
+    return te.extern_primfunc(inputs, bound)
+
+
+def require_callable(func: Any) -> None:
+    """Raise `InputError` unless a graph can call `func`: a loop program with dense parameters, the last of which it
+    writes.
+    """
+    if not isinstance(func, PrimFunc):
+        raise InputError(
+            report(
+                "call_tir calls a loop program",
+                wanted="a tir.PrimFunc",
+                found=type(func).__name__,
+                tries=["te.create_prim_func(tensors), for tensor expressions", "b.call_te(fcompute, *values)"],
+            )
+        )
+    root_block(func)
+    for buffer in func.buffers:
+        if buffer.strides or buffer.scope != "global" or not isinstance(buffer.elem_offset, ex.IntImm):
+            raise _misfit(func, "dense parameters in global memory, without strides and offsets", repr(buffer))
+    if not _results(func):
+        raise _misfit(func, "a last parameter that the function writes: its result", "a function that writes none")
+    inputs = func.buffers[: len(func.buffers) - len(_results(func))]
+    changed = [b for b in inputs if b in _written(func)]
+    if changed:
+        raise _misfit(
+            func,
+            "inputs that the function only reads, and then its results",
+            f"it writes {_names(changed)}, which comes before {_names(set(inputs) - _written(func)) or 'a result'}",
+        )
+
+
+def signature(func: PrimFunc) -> str:
+    """Return the name of a function and the types of its parameters, such as `f(A: float32[n, 4], B: float32[n])`."""
+    params = (f"{p.name}: {_type(p) if isinstance(p, Buffer) else p.dtype}" for p in func.params)
+    return f"{func.name}({', '.join(params)})"
+
+
+def _results(func: PrimFunc) -> tuple[Buffer, ...]:
+    """Return the results of a function: the parameters from the first one after its last input."""
+    written = _written(func)
+    count = len(func.buffers)
+    while count and func.buffers[count - 1] in written:
+        count -= 1
+    return func.buffers[count:]
+
+
+def _written(func: PrimFunc) -> set[Buffer]:
+    """Return the buffers that a function writes: by its stores, or by code whose blocks declare it."""
+    written = {store.buffer for store in ex.find(func.body, BufferStore)}
+    matched: dict[Buffer, Buffer] = {}
+    for block in ex.find(func.body, Block):
+        written.update(region.buffer for region in block.writes)
+        matched.update((match.buffer, match.source.buffer) for match in block.match_buffers)
+    for view in [b for b in written if b in matched]:
+        while view in matched:
+            view = matched[view]
+        written.add(view)
+    return written
+
+
+def _scalars(func: PrimFunc, tir_vars: Any) -> Sizes:
+    """Return the values of the scalar parameters."""
+    scalars = [p for p in func.params if isinstance(p, ex.Var)]
+    values = tir_vars if isinstance(tir_vars, tuple | list) else (tir_vars,)
+    if len(scalars) != len(values):
+        names = f" ({_names(scalars)})" if scalars else ""
+        raise _misfit(func, f"tir_vars with {len(scalars)} values{names}", f"{len(values)}")
+    return {var: simple(value) for var, value in zip(scalars, values, strict=True)}
+
+
+def _declared(func: PrimFunc, shapes: Any) -> Sequence[Any]:
+    """Return the shapes of the results that the caller declared, or nothing."""
+    if shapes is None:
+        return ()
+    results = _results(func)
+    listed = (shapes,) if all(isinstance(d, int | ex.Expr) for d in shapes) else tuple(shapes)
+    if len(listed) != len(results):
+        raise _misfit(func, f"shapes for {len(results)} results ({_names(results)})", f"{len(listed)}")
+    return listed
+
+
+def _solved(buffer: Buffer, shape: Sequence[Dim], sizes: Sizes) -> Sizes:
+    """Return the sizes that follow from a known dimension that is a multiple of one, such as 4 * n = 12."""
+    found: Sizes = {}
+    for own, actual in zip(buffer.shape, shape, strict=True):
+        quotient = ex.divided(own, actual) if isinstance(actual, int) and not isinstance(own, ex.IntImm) else None
+        if quotient is not None and quotient[0] not in sizes:
+            found[quotient[0]] = quotient[1]
+    return found
+
+
+def _substituted(func: PrimFunc, buffer: Buffer, dim: ex.Expr, sizes: Sizes, values: Mapping[ex.Var, ex.Expr]) -> Dim:
+    """Return a dimension of a parameter, written in the sizes of the graph."""
+    if isinstance(dim, ex.Var) and dim in sizes:
+        return sizes[dim]
+    unknown = [v for v in ex.free_vars(dim) if v not in values]
+    if unknown:
+        raise InputError(
+            report(
+                f"a call of {signature(func)}: no input has the size {unknown[0].name}, which {buffer.name} needs",
+                tries=["shapes=[...], the shapes of the results"],
+            )
+        )
+    return simple(ex.substitute(dim, values))
+
+
+def _of_dtype(dim: Dim, dtype: ex.DType) -> ex.Expr:
+    return ex.const(dim, dtype) if isinstance(dim, int) else dim.astype(dtype)
+
+
+def _extents(shape: Iterable[Dim]) -> tuple[ex.Expr, ...]:
+    return tuple(map(ex.as_expr, shape))
+
+
+def _type(buffer: Buffer) -> str:
+    return _text(buffer.shape, buffer.dtype)
+
+
+def _text(shape: Iterable[Any], dtype: ex.DType) -> str:
+    return f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+def _names(items: Iterable[Any]) -> str:
+    return ", ".join(item.name for item in items)
+
+
+def _misfit(func: PrimFunc, wanted: str, found: str) -> InputError:
+    """Return the error for a call that does not fit. It shows the function's signature."""
+    return InputError(report(f"a call of {signature(func)}", wanted=wanted, found=found))

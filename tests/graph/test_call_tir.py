@@ -1,0 +1,298 @@
+"""Loop programs and tensor expressions inside a graph: `call_tir` and `call_te`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minitvm
+from minitvm import te, tir
+from minitvm.errors import InputError, UnsupportedOperator
+from minitvm.expr import SizeVar, find, structural_equal
+from minitvm.expr.as_json import from_json, to_json
+from minitvm.graph import Graph, GraphBuilder, register, verify_graph
+from minitvm.reference import graph as interpreter
+from minitvm.reference import tir as loops
+from minitvm.reference.formulas import without_numpy
+from minitvm.reference.judging.conditioning import in_float64
+from minitvm.reference.strategies import arguments, prim_funcs, schedules
+from minitvm.script import tir as T
+from minitvm.tir.analysis.by_hand import SCHEDULED, is_scheduled
+from minitvm.tir.nodes import For, ForKind, PrimFunc
+from minitvm.topi import registry
+from minitvm.topi.called import _results
+from tests.fewer import examples
+
+
+@T.prim_func
+def matmul(a: T.handle, W: T.Buffer((16, 8), "float32"), c: T.handle) -> None:
+    n = T.int64()
+    A = T.match_buffer(a, (n, 16), "float32")
+    C = T.match_buffer(c, (n, 8), "float32")
+    for i, j, k in T.grid(n, 8, 16):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * W[vk, vj]
+
+
+def by_hand() -> tir.Schedule:
+    """The product with rows in pairs, columns as vectors, and pairs on threads."""
+    sch = tir.Schedule(matmul)
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    pairs, row = sch.split(i, [None, 2])
+    sch.reorder(pairs, k, row, j)
+    sch.vectorize(j)
+    sch.parallel(pairs)
+    return sch
+
+
+X = np.random.default_rng(0).standard_normal((6, 16)).astype("float32")
+W = np.random.default_rng(1).standard_normal((16, 8)).astype("float32")
+
+
+def product_of(func: Any, rows: Any = 6) -> Graph:
+    """relu(x) times W by `func`, and its negative."""
+    b = GraphBuilder()
+    y = b.call_tir(func, [b.op("nn.relu", b.input("x", (rows, 16))), W])
+    return b.build([y, b.op("negative", y)])
+
+
+@pytest.mark.parametrize("rows", [6, SizeVar("n")], ids=str)
+@pytest.mark.parametrize("func", [matmul, by_hand(), by_hand().mod], ids=["plain", "scheduled", "module"])
+def test_a_loop_program_is_an_operator(func: Any, rows: Any) -> None:
+    graph = product_of(func, rows)
+    verify_graph(graph)
+    expected = np.maximum(X, 0) @ W
+    for results in (minitvm.build(graph)(X), interpreter.run(graph, [X])):
+        np.testing.assert_allclose(results[0], expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(results[1], -results[0])
+
+
+def test_a_schedule_by_hand_is_kept_and_a_plain_program_gets_one() -> None:
+    kept = minitvm.lower(product_of(by_hand()), stop_at="schedule")["matmul"]
+    chosen = minitvm.lower(product_of(matmul), stop_at="schedule")["matmul"]
+    expected = [loop.kind for loop in find(by_hand().func.body, For)]
+    assert [loop.kind for loop in find(kept.body, For)] == expected and expected[0] == ForKind.PARALLEL
+    assert kept.attrs["schedule_choice"]["rule"] == "" and chosen.attrs["schedule_choice"]["rule"] == "contraction"
+
+
+def test_what_counts_as_scheduled() -> None:
+    sch = tir.Schedule(matmul)
+    i, j, _ = sch.get_loops(sch.get_block("C"))
+    assert not is_scheduled(matmul) and not is_scheduled(sch.func)
+    sch.reorder(j, i)
+    assert is_scheduled(sch.func)
+    assert is_scheduled(matmul.with_attr(SCHEDULED, True)) and not is_scheduled(sch.func.with_attr(SCHEDULED, False))
+    sch = tir.Schedule(matmul)
+    sch.unroll(sch.get_loops(sch.get_block("C"))[2])
+    assert is_scheduled(sch.func)
+    sch = tir.Schedule(matmul)
+    sch.split(sch.get_loops(sch.get_block("C"))[2], [4, 4])
+    assert is_scheduled(sch.func)
+
+
+def test_several_results_and_scalars() -> None:
+    @T.prim_func
+    def ends(A: T.Buffer((8,), "int32"), n: T.int32, first: T.Buffer((4,), "int32"), last: T.Buffer((4,), "int32")):
+        for i in range(4):
+            with T.block("ends"):
+                vi = T.axis.spatial(4, i)
+                first[vi] = A[vi] * n
+                last[vi] = A[vi + 4] * n
+
+    b = GraphBuilder()
+    first, last = b.call_tir(ends, b.input("x", (8,), "int32"), tir_vars=[3])
+    graph = b.build([first, last])
+    x = np.arange(8, dtype="int32")
+    for results in (minitvm.build(graph)(x), interpreter.run(graph, [x])):
+        np.testing.assert_array_equal(np.concatenate(results), x * 3)
+
+
+def test_a_size_that_no_input_has_comes_from_the_shapes() -> None:
+    @T.prim_func
+    def fill(A: T.Buffer((1,), "float32"), c: T.handle):
+        m = T.int32()
+        C = T.match_buffer(c, (m, 2), "float32")
+        for i, j in T.grid(m, 2):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[0]
+
+    n = SizeVar("n")
+    b = GraphBuilder()
+    x, rows = b.input("x", (1,)), b.input("rows", (n,))
+    graph = b.build([b.call_tir(fill, [x], shapes=[(n + 1, 2)]), b.op("nn.relu", rows)])
+    verify_graph(graph)
+    one = np.ones(1, "float32")
+    for results in (
+        minitvm.build(graph)(one, np.ones(3, "float32")),
+        interpreter.run(graph, [one, np.ones(3, "float32")]),
+    ):
+        np.testing.assert_array_equal(results[0], np.ones((4, 2)))
+    with pytest.raises(InputError, match=r"no input has the size m, which C needs\n  try:    shapes="):
+        b.call_tir(fill, [x])
+
+
+@pytest.mark.parametrize("rows", [6, SizeVar("n"), SizeVar("n") * 2], ids=str)
+def test_tensor_expressions_are_an_operator(rows: Any) -> None:
+    def ends(x: te.Tensor, scale: float) -> list[te.Tensor]:
+        k = te.reduce_axis((0, x.shape[0]), "k")
+        columns = te.compute((16,), lambda j: te.sum(x[k, j], axis=k), name="columns")
+        return [columns, te.compute(x.shape, lambda i, j: x[i, j] * scale, name="scaled")]
+
+    b = GraphBuilder()
+    graph = b.build(b.call_te(ends, b.op("abs", b.input("x", (rows, 16))), scale=2.0))
+    verify_graph(graph)
+    for results in (minitvm.build(graph)(X), interpreter.run(graph, [X])):
+        np.testing.assert_allclose(results[0], np.abs(X).sum(0), rtol=1e-5)
+        np.testing.assert_array_equal(results[1], np.abs(X) * 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda b, x: b.call_tir(matmul, [x]),
+            "call_tir(float32[6, 16]): a call of matmul(A: float32[n, 16], W: float32[16, 8], C: float32[n, 8])\n"
+            "  wanted: 2 inputs (A, W)\n  found:  1",
+        ),
+        (
+            lambda b, x: b.call_tir(matmul, [x, W[:, :7]]),
+            "call_tir(float32[6, 16], float32[16, 7]): a call of "
+            "matmul(A: float32[n, 16], W: float32[16, 8], C: float32[n, 8])\n"
+            "  wanted: W: float32[16, 8]\n  found:  float32[16, 7]",
+        ),
+        (
+            lambda b, x: b.call_tir(matmul, [x, W.astype("float64")]),
+            "call_tir(float32[6, 16], float64[16, 8]): a call of "
+            "matmul(A: float32[n, 16], W: float32[16, 8], C: float32[n, 8])\n"
+            "  wanted: W: float32[16, 8]\n  found:  float64[16, 8]",
+        ),
+        (
+            lambda b, x: b.call_tir(matmul, [x, W], shapes=(7, 8)),
+            "call_tir(float32[6, 16], float32[16, 8]): a call of "
+            "matmul(A: float32[n, 16], W: float32[16, 8], C: float32[n, 8])\n"
+            "  wanted: C: float32[6, 8]\n  found:  float32[7, 8]",
+        ),
+        (
+            lambda b, x: b.call_tir(np.dot, [x]),
+            "call_tir calls a loop program\n  wanted: a tir.PrimFunc\n  found:  _ArrayFunctionDispatcher\n"
+            "  try:    te.create_prim_func(tensors), for tensor expressions\n          b.call_te(fcompute, *values)",
+        ),
+        (
+            lambda b, x: b.call_te(lambda x: 3, x),
+            "call_te is no tensor expression\n  wanted: a te.Tensor, or a list of them\n  found:  3",
+        ),
+    ],
+    ids=["count", "shape", "dtype", "result", "callable", "te"],
+)
+def test_a_call_that_does_not_fit_is_refused(call: Callable[[GraphBuilder, Any], Any], text: str) -> None:
+    b = GraphBuilder()
+    with pytest.raises(InputError) as refused:
+        call(b, b.input("x", (6, 16)))
+    assert str(refused.value) == text
+
+
+def test_a_function_that_writes_an_input_is_refused() -> None:
+    @T.prim_func
+    def swapped(C: T.Buffer((4,), "float32"), A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("C"):
+                vi = T.axis.spatial(4, i)
+                C[vi] = A[vi]
+
+    b = GraphBuilder()
+    with pytest.raises(InputError, match="wanted: a last parameter that the function writes: its result"):
+        b.call_tir(swapped, [b.input("x", (4,))])
+
+
+def test_the_text_names_functions_and_can_show_them() -> None:
+    b = GraphBuilder()
+    x = b.input("x", (6, 16))
+    graph = b.build([b.call_tir(matmul, [x, W]), b.call_tir(by_hand(), [x, W])])
+    assert graph.script() == (
+        "def main(x: float32[6, 16]):\n"
+        "    const = constant(float32[16, 8])\n"
+        "    const_1 = constant(float32[16, 8])\n"
+        "    matmul: float32[6, 8] = call_tir(x, const, func=matmul)\n"
+        "    matmul_1: float32[6, 8] = call_tir(x, const_1, func=matmul_1)\n"
+        "    return matmul, matmul_1"
+    )
+    text = graph.script(functions=True)
+    assert text.index("@T.prim_func\ndef matmul(") < text.index("@T.prim_func\ndef matmul_1(") < text.index("def main(")
+
+
+def test_such_a_graph_is_written_as_json_and_exported(tmp_path: Any) -> None:
+    from minitvm.frontends.onnx.export.to_onnx import to_onnx
+
+    graph = product_of(by_hand())
+    assert structural_equal(from_json(to_json(graph)), graph)
+    minitvm.build(graph).export_library(tmp_path / "product.mtvm")
+    loaded = minitvm.runtime.load(tmp_path / "product.mtvm")
+    np.testing.assert_array_equal(loaded(X)[0], minitvm.build(graph)(X)[0])
+    with pytest.raises(UnsupportedOperator, match="no ONNX operator is known for call_tir"):
+        to_onnx(graph)
+
+
+def test_an_operator_without_numpy_is_computed_from_its_formula_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    @register("example.halved")
+    def halved(x: te.Tensor) -> te.Tensor:
+        """x / 2."""
+        return te.compute(x.shape, lambda *i: x[i] * 0.5)
+
+    monkeypatch.setitem(registry.OPERATORS, "example.halved", registry.OPERATORS.pop("example.halved"))
+    b = GraphBuilder()
+    x = b.input("x", (6, 16))
+    y = b.call_tir(matmul, [b.op("example.halved", x), W])
+    graph = b.build(b.op("nn.softmax", y))
+    (result,) = interpreter.run(graph, [X])
+    wide = interpreter.run(in_float64(graph), [X.astype("float64")])[0]
+    assert result.dtype == np.float32 and wide.dtype == np.float64
+    np.testing.assert_allclose(minitvm.build(graph)(X), result, rtol=1e-5)
+    np.testing.assert_allclose(wide, result, rtol=1e-5)
+    assert without_numpy(graph) == [
+        "example.halved has no meaning in NumPy: the te interpreter computed its formula",
+        "call_tir matmul has only its loops: the tir interpreter ran them",
+    ]
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[Graph, PrimFunc, list[np.ndarray]]:
+    """A graph that calls a drawn program, sometimes scheduled, on its inputs; and arrays for the program."""
+    func = draw(prim_funcs(symbolic=draw(st.booleans())))
+    called = draw(schedules(func, max_steps=3)) if draw(st.booleans()) else func
+    arrays = draw(arguments(func))
+    b = GraphBuilder()
+    n = SizeVar("n")
+    count = len(arrays) - len(_results(func))
+    inputs = [
+        b.input(f"x{k}", [getattr(d, "value", n) for d in buffer.shape], str(buffer.dtype))
+        for k, buffer in enumerate(func.buffers[:count])
+    ]
+    results = b.call_tir(called, [b.op("abs", x) for x in inputs])
+    outputs = results if isinstance(results, tuple) else (results,)
+    return b.build([b.op("add", y, y) for y in outputs]), func, arrays
+
+
+@examples(15, 100)
+@given(calls())
+def test_interpreter_build_and_oracle_agree_on_drawn_programs(drawn: tuple[Graph, PrimFunc, list[np.ndarray]]) -> None:
+    graph, func, arrays = drawn
+    verify_graph(graph)
+    inputs = arrays[: len(graph.inputs)]
+    outputs = [np.zeros_like(a) for a in arrays[len(inputs) :]]
+    loops.run(func, *map(np.abs, inputs), *outputs)
+    compiled = minitvm.build(graph)(*inputs)
+    compiled = compiled if isinstance(compiled, tuple | list) else (compiled,)
+    with np.errstate(all="ignore"):
+        expected = [a + a for a in outputs]
+    for results in (interpreter.run(graph, inputs), compiled):
+        for result, array in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result, array, rtol=1e-5, atol=1e-5)
