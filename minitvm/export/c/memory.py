@@ -1,7 +1,8 @@
 """Functions of C kernels that read and write the lanes of vectors, and tiles of matrix units.
 
-A vector whose number of lanes is a power of two is one access. Masked lanes are accessed one by one, unless all of them
-are set. No function touches an element that its mask leaves out.
+A vector whose number of lanes is a power of two is one access. A part of a vector, and elements that are no neighbours,
+are accessed by one of the processor's instructions (`memory_instructions`), or lane by lane. No function touches an
+element that its mask leaves out.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...machines.simd.vectors.lanes import B1, ELEMENTS, F32, I32, Element
+from ...machines.simd.vectors.lanes import B1, ELEMENTS, F32, I32, MAX_LANES, Element
+from . import memory_instructions as instructions
+from .memory_instructions import Selected, branched
 from .types import is_half, literal, memory_type, physical, scalar_type
 
 _U8 = ELEMENTS["u8"]
@@ -40,12 +43,12 @@ def _load(aligned: bool) -> Callable[..., str]:
         t = library.type(kind, lanes)
         head = f"{t} {name}(const {memory_type(kind)} *p)"
         if lanes != physical(lanes):
-            return function(
-                head,
+            lane_by_lane = [
                 f"{t} r = {{0}};",
                 f"for (int l = 0; l < {lanes}; ++l) r[l] = {_lane('p', 'l', kind)};",
                 "return r;",
-            )
+            ]
+            return branched(library, head, instructions.load(library, kind, Selected("all", lanes)), lane_by_lane)
         if kind is B1:
             place = library.place(_U8, lanes, aligned)
             mask = f"__builtin_convertvector(*(const {place} *)p != 0, {t})"
@@ -60,7 +63,8 @@ def _store(aligned: bool) -> Callable[..., str]:
         t = library.type(kind, lanes)
         head = f"void {name}({memory_type(kind)} *p, {t} v)"
         if lanes != physical(lanes):
-            return function(head, f"for (int l = 0; l < {lanes}; ++l) p[l] = {_bytes('v[l]', kind)};")
+            lane_by_lane = [f"for (int l = 0; l < {lanes}; ++l) p[l] = {_bytes('v[l]', kind)};"]
+            return branched(library, head, instructions.store(library, kind, Selected("all", lanes)), lane_by_lane)
         if kind is B1:
             place = library.place(_U8, lanes, aligned)
             return function(head, f"*({place} *)p = __builtin_convertvector(-v, {library.type(_U8, lanes)});")
@@ -74,43 +78,6 @@ def _bytes(lane: str, kind: Element) -> str:
     return f"(uint8_t)-{lane}" if kind is B1 else lane
 
 
-# Instructions that read and write the lanes of a mask: (macro, mask of `m`, mask of the first `n`, load, store). The
-# address sanitizer does not see their accesses.
-_AVX512 = "defined(__AVX512F__) && !defined(__SANITIZE_ADDRESS__)"
-_MASKED = {
-    ("f32", 16): ("__mmask16", "_mm512_maskz_loadu_ps(k, p)", "_mm512_mask_storeu_ps(p, k, (__m512)v)"),
-    ("i32", 16): ("__mmask16", "_mm512_maskz_loadu_epi32(k, p)", "_mm512_mask_storeu_epi32(p, k, (__m512i)v)"),
-    ("u32", 16): ("__mmask16", "_mm512_maskz_loadu_epi32(k, p)", "_mm512_mask_storeu_epi32(p, k, (__m512i)v)"),
-    ("f64", 8): ("__mmask8", "_mm512_maskz_loadu_pd(k, p)", "_mm512_mask_storeu_pd(p, k, (__m512d)v)"),
-    ("i64", 8): ("__mmask8", "_mm512_maskz_loadu_epi64(k, p)", "_mm512_mask_storeu_epi64(p, k, (__m512i)v)"),
-}
-
-
-def _with_masks(
-    library: Any, head: str, kind: Element, lanes: int, mask: str, result: str, lines: Sequence[str]
-) -> str:
-    """A function whose lines are for processors without masks; `mask` is the text of a mask as bits."""
-    if (kind.name, lanes) not in _MASKED or not mask:
-        return function(head, *lines)
-    library.vector_headers()
-    t, load, store = _MASKED[kind.name, lanes]
-    access = f"return ({result}){load};" if result else f"{store};"
-    return "\n".join([
-        f"KERNEL_INLINE {head} {{", f"#if {_AVX512}", f"    const {t} k = ({t})({mask});", f"    {access}", "#else",
-        *(f"    {line}" for line in lines), "#endif", "}",
-    ])  # fmt: skip
-
-
-def _first_bits(lanes: int) -> str:
-    """The text of the bits of the first n of the lanes."""
-    return f"n <= 0 ? 0 : n >= {lanes} ? {(1 << lanes) - 1} : (1 << n) - 1"
-
-
-def _bits(lanes: int) -> str:
-    """The text of the bits of a mask: of sixteen lanes, which are a whole vector."""
-    return "_mm512_test_epi32_mask((__m512i)m, (__m512i)m)" if lanes == 16 else ""
-
-
 def _load_masked(library: Any, name: str, kind: Element, lanes: int) -> str:
     t, mask = library.type(kind, lanes), library.type(B1, lanes)
     lines = [
@@ -120,7 +87,7 @@ def _load_masked(library: Any, name: str, kind: Element, lanes: int) -> str:
         "return r;",
     ]
     head = f"{t} {name}(const {memory_type(kind)} *p, {mask} m)"
-    return _with_masks(library, head, kind, lanes, _bits(lanes), t, lines)
+    return branched(library, head, instructions.load(library, kind, Selected("mask", lanes)), lines)
 
 
 def _store_masked(library: Any, name: str, kind: Element, lanes: int) -> str:
@@ -130,7 +97,7 @@ def _store_masked(library: Any, name: str, kind: Element, lanes: int) -> str:
         f"else for (int l = 0; l < {lanes}; ++l) if (m[l]) p[l] = {_bytes('v[l]', kind)};",
     ]
     head = f"void {name}({memory_type(kind)} *p, {t} v, {mask} m)"
-    return _with_masks(library, head, kind, lanes, _bits(lanes), "", lines)
+    return branched(library, head, instructions.store(library, kind, Selected("mask", lanes)), lines)
 
 
 def _load_first(library: Any, name: str, kind: Element, lanes: int) -> str:
@@ -143,7 +110,7 @@ def _load_first(library: Any, name: str, kind: Element, lanes: int) -> str:
         "return r;",
     ]
     head = f"{t} {name}(const {memory_type(kind)} *p, int64_t n)"
-    return _with_masks(library, head, kind, lanes, _first_bits(lanes), t, lines)
+    return branched(library, head, instructions.load(library, kind, Selected("first", lanes)), lines)
 
 
 def _store_first(library: Any, name: str, kind: Element, lanes: int) -> str:
@@ -153,7 +120,7 @@ def _store_first(library: Any, name: str, kind: Element, lanes: int) -> str:
         f"else for (int l = 0; l < {lanes} && l < n; ++l) p[l] = {_bytes('v[l]', kind)};",
     ]
     head = f"void {name}({memory_type(kind)} *p, {t} v, int64_t n)"
-    return _with_masks(library, head, kind, lanes, _first_bits(lanes), "", lines)
+    return branched(library, head, instructions.store(library, kind, Selected("first", lanes)), lines)
 
 
 def _gather(index: str, masked: bool) -> Callable[..., str]:
@@ -167,11 +134,19 @@ def _gather(index: str, masked: bool) -> Callable[..., str]:
         value = f"m[l] ? {lane} : {_zero(kind)}" if masked else lane
         whole = library.use(f"gather_{index}", kind, lanes) if masked else ""
         every = library.use("every", B1, lanes) if masked else ""
-        return function(
-            f"{t} {name}(const {memory_type(kind)} *p, {places}{mask})",
+        lines = [
             *([f"if ({every}(m)) return {whole}(p, {places.split()[-1]});"] if masked else []), f"{t} r = {{0}};",
             f"for (int l = 0; l < {lanes}; ++l) r[l] = {value};", "return r;",
-        )  # fmt: skip
+        ]  # fmt: skip
+        head = f"{t} {name}(const {memory_type(kind)} *p, {places}{mask})"
+        branches = instructions.gather(library, kind, Selected("mask" if masked else "all", lanes))
+        if index == "i32":
+            return branched(library, head, branches, lines)
+        if index == "strided" and branches:
+            by_places = library.use(f"gather{'_masked' if masked else ''}_i32", kind, lanes)
+            access = f"return {by_places}(p, {_ramp(library, lanes)}{', m' if masked else ''});"
+            lines = [*_if_near(branches, access), *lines]
+        return function(head, *lines)
 
     return write
 
@@ -183,12 +158,31 @@ def _scatter(index: str, masked: bool) -> Callable[..., str]:
         places, at = _places(library, index, lanes)
         mask = f", {library.type(B1, lanes)} m" if masked else ""
         condition = "if (m[l]) " if masked else ""
-        return function(
-            f"void {name}({memory_type(kind)} *p, {library.type(kind, lanes)} v, {places}{mask})",
-            f"for (int l = 0; l < {lanes}; ++l) {condition}p[{at}] = {_bytes('v[l]', kind)};",
-        )
+        head = f"void {name}({memory_type(kind)} *p, {library.type(kind, lanes)} v, {places}{mask})"
+        lines = [f"for (int l = 0; l < {lanes}; ++l) {condition}p[{at}] = {_bytes('v[l]', kind)};"]
+        # Without a mask, processors are as fast lane by lane.
+        branches = instructions.scatter(library, kind, Selected("mask", lanes)) if masked else []
+        if index == "i32":
+            return branched(library, head, branches, lines)
+        if index == "strided" and branches:
+            by_places = library.use("scatter_masked_i32", kind, lanes)
+            access = f"{{ {by_places}(p, v, {_ramp(library, lanes)}, m); return; }}"
+            lines = [*_if_near(branches, access), *lines]
+        return function(head, *lines)
 
     return write
+
+
+def _ramp(library: Any, lanes: int) -> str:
+    """The places of elements a stride apart, as int32."""
+    return f"{library.use('ramp', I32, lanes)}(0, (int32_t)stride)"
+
+
+def _if_near(branches: Sequence[tuple[str, str]], access: str) -> list[str]:
+    """The lines that access elements a stride apart by an instruction, if there is one and their places are int32."""
+    most = ((1 << 31) - 1) // MAX_LANES
+    conditions = " || ".join(f"({condition})" for condition, _ in branches)
+    return [f"#if {conditions}", f"if (-{most} <= stride && stride <= {most}) {access}", "#endif"]
 
 
 def _places(library: Any, index: str, lanes: int) -> tuple[str, str]:
