@@ -1,11 +1,11 @@
 # %% [markdown]
-# # Where to compute: work, memory and distance
+# # Where to compute: work against memory
 #
 # Suppose that one stage of a program computes values, and the next stage uses each of them several times. If you
-# compute all values first, you have to store them, and when they are needed they may have left the cache. If you
-# compute each value where it is needed, some values are computed several times. You cannot have little work, little
-# memory and few cache misses all at once. Today we count the cost of each choice. In the exercise you answer the
-# question that a compiler must answer before it can choose: which values does each part of a program need?
+# compute all values first, you have to store all of them. If you compute each value where it is needed, you store few
+# of them, but some values are computed several times. Today we count the work and the memory of each choice. In the
+# exercise you answer the question that a compiler must answer before it can choose: which values does each part of a
+# program need?
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -22,7 +22,6 @@ from lessons import example, ledger, picture
 from lessons.predict import predict
 from lessons.text import body_of
 from minitvm import reference, tir
-from minitvm.errors import ScheduleError
 from minitvm.events import Access
 from minitvm.film import Film
 from minitvm.script import tir as T
@@ -210,60 +209,21 @@ print(body_of(kernel_of(scheduled(inline))).replace(" + (", "\n            + (")
 # This kernel has no buffer H. For each element of Y it computes three elements of H from X, so the multiplication by 2
 # appears three times.
 #
-# ## rolling_buffer: keep the rows that you have
-#
-# Two rows of each window were computed in the previous iteration. Why not keep them? The step `rolling_buffer` computes
-# only the new rows. It stores H in a ring of three rows: row vy is stored at index vy % 3, where it overwrites the row
-# that is no longer needed.
-
-# %%
-
-
-def rolling(sch: tir.Schedule) -> None:
-    """Computes H inside the loop over the rows of Y, in a ring."""
-    at_y(sch)
-    sch.rolling_buffer("H", 0)
-
-
-print(body_of(scheduled(rolling)))
-
-# %% [markdown]
-# Look at the condition `T.where(y < 1 or 2 <= ax0)`. In the first iteration (y < 1) all three rows of the window are
-# computed. In later iterations only the last row (ax0 = 2) is computed, because the other two are still in the ring.
-#
-# Here are three films, for a small picture. Watch when elements of H turn orange, which means that they are written. In
+# Here are two films, for a small picture. Watch when elements of H turn orange, which means that they are written. In
 # the first film, all of H is written before Y begins. In the second film, three rows of H are written for each row of
-# Y, although two of them were computed before. In the third film, H has only three rows, and one new row is written for
-# each row of Y.
+# Y, although two of them were computed before.
 
 # %%
-for name, steps in {"compute_root": lambda sch: None, "at_y": at_y, "rolling": rolling}.items():
+for name, steps in {"compute_root": lambda sch: None, "at_y": at_y}.items():
     print("the film:", picture.save(f"smooth_{name}", Film.of(scheduled(steps, 4), title=name.replace("_", " ")).svg()))
 
 # %% [markdown]
-# ## The triangle
+# ## Work and memory
 #
-# Now we compare all choices in one table. Its columns are:
-#
-# - *work*: how many times each element of H was computed, on average;
-# - *again*: how many computations repeated an earlier one;
-# - *memory*: the largest number of bytes of H that were in use at one time;
-# - *distance*: the number of bytes that our toy cache of 1024 bytes had to fetch. This number grows if values are used
-#   long after they were computed;
-# - *parallel*: whether the loop over the rows of Y may be parallel.
-
+# Now we compare all choices in one table. The column *work* shows how many times each element of H was computed, on
+# average. The column *memory* shows the largest number of bytes of H that were in use at one time.
 
 # %%
-def runs_in_parallel(func: PrimFunc) -> bool:
-    """Whether the outermost loop around Y may be parallel."""
-    sch = tir.Schedule(func)
-    try:
-        sch.parallel(sch.get_loops("Y")[0])
-    except ScheduleError:
-        return False
-    return True
-
-
 choices = {
     "compute_root": lambda sch: None,
     "at tiles of 8 rows": at_tiles(8),
@@ -271,69 +231,17 @@ choices = {
     "at y": at_y,
     "at x": at_x,
     "inline": inline,
-    "rolling, at y": rolling,
 }
-table = {name: costs(scheduled(steps)) for name, steps in choices.items()}
-print(f"{'H is computed':<20} {'work':>6} {'again':>7} {'loads':>8} {'memory':>7} {'distance':>9}   parallel")
-for name, cost in table.items():
-    print(
-        f"{name:<20} {cost.computed / ELEMENTS:>6.2f} {cost.computed - ELEMENTS:>7,} {sum(cost.loads.values()):>8,}"
-        f" {cost.peak_bytes:>7,} {cost.lines_fetched * ledger.LINE:>9,}   "
-        f"{'yes' if runs_in_parallel(scheduled(choices[name])) else 'no'}"
-    )
-print(f"X and Y together have {4 * ((N + 2) ** 2 + N**2):,} bytes")
+print(f"{'H is computed':<20} {'work':>6} {'memory':>7}")
+for name, steps in choices.items():
+    cost = costs(scheduled(steps))
+    print(f"{name:<20} {cost.computed / ELEMENTS:>6.2f} {cost.peak_bytes:>7,}")
 
 # %% [markdown]
-# Look at the first six lines, from top to bottom. The memory shrinks from 4,352 bytes to 0, and the work grows from 1
-# to 2.82. The distance is not so simple. For tiles of 8 rows the distance is 19,968, more than for compute_root. The
-# window of such a tile has 10 rows, which do not fit into the cache. So each row of H has left the cache before it is
-# used, and the tiles have only added repeated work. For the line *at y* the distance is 9,152, which is only a little
-# more than the size of X and Y together. A window of 3 rows fits into the cache together with the rows of X and Y that
-# are in use, so H is never fetched from memory.
-#
-# The line *rolling, at y* seems to be among the best in every column of numbers. What is its price? Each iteration now
-# needs rows that the previous iteration computed, so the last column says *no*:
-
-# %%
-assert table["rolling, at y"].computed == ELEMENTS
-fetched = {name: cost.lines_fetched for name, cost in table.items()}
-assert fetched["rolling, at y"] <= fetched["at y"] < fetched["compute_root"] < fetched["at tiles of 8 rows"]
-sch = tir.Schedule(scheduled(rolling))
-try:
-    sch.parallel(sch.get_loops("Y")[0])
-except ScheduleError as error:
-    print(str(error).splitlines()[0].split("  ")[0])
-    print("\n".join(str(error).splitlines()[-2:]))
-
-# %% [markdown]
-# The error says that the iterator `vy` is *opaque*, which means that the order of its values matters. A parallel loop
-# would not keep that order. The line *at y* of the table has a *no* as well, for another reason: H is one buffer for
-# all iterations, and two iterations whose windows overlap write the same row of H. They write the same values, but this
-# is still a race. With compute_root and inline, an iteration over the rows of Y writes only its own row of Y. So
-# besides work, memory and distance there is a fourth cost to weigh: whether the loop can be parallel.
-#
-# ## The measured time
-#
-# Here are the times for a picture of 1024 x 1024, compiled, on one thread:
-
-
-# %%
-def compiled(steps: Callable[[tir.Schedule], object], n: int = 1024) -> str:
-    """The time of a large picture, smoothed with one of the schedules."""
-    x = np.random.default_rng(8).integers(-3, 4, (n + 2, n + 2)).astype("float32")
-    h = x[:, :-2] + 2 * x[:, 1:-1] + x[:, 2:]
-    y = np.zeros((n, n), "float32")
-    return ledger.time_compiled(scheduled(steps, n), (x, y), lambda x: h[:-2] + h[1:-1] + h[2:])
-
-
-for name in ("compute_root", "at y", "inline", "rolling, at y"):
-    print(f"{name:<14} {compiled(choices[name]):>9}")
-
-# %% [markdown]
-# Compare *inline*, which does the most work, with *compute_root*, which does the least. On most machines *inline* is
-# faster. Repeating one multiply and two additions is cheap, while fetching a number from memory may cost as much as
-# dozens of multiplies and additions. So the choice with the most work need not be the slowest. But if each element of H
-# needed a whole sum of products, it would make no sense to compute it three times.
+# From top to bottom, the memory shrinks from 4,352 bytes to 0, and the work grows from 1 to 2.82. No line is the best
+# in both columns, so the choice depends on the program. Computing an element of H again takes one multiply and two
+# additions, which is cheap. But if each element of H needed a whole sum of products, it would make no sense to compute
+# it three times. In the next lesson a window keeps the rows that it already has, and computes no element twice.
 #
 # ## The ledger
 #
@@ -380,7 +288,7 @@ ledger.show(columns)
 #
 # ## Your turn
 #
-# Compute which rows of H a tile of Y needs, and which of these rows no earlier tile has computed.
+# Compute which rows of H a tile of Y needs, and how many rows all tiles compute together.
 #
 #     minitvm lesson 08 --start     (writes exercise_08.py, for you to fill in)
 #     minitvm lesson 08 --check

@@ -10,10 +10,6 @@ def needed(step: int, tile: int, height: int, stride: int, taps: tuple[int, ...]
     return range(stride * first + min(taps), stride * last + max(taps) + 1)
 
 
-def fresh(step: int, tile: int, height: int, stride: int, taps: tuple[int, ...]) -> range:
-    """The rows of the window that no earlier step had."""
-    window = needed(step, tile, height, stride, taps)
-    if step == 0:
-        return window
-    before = needed(step - 1, tile, height, stride, taps)
-    return range(max(window.start, before.stop), window.stop)
+def work(tile: int, height: int, stride: int, taps: tuple[int, ...]) -> int:
+    """The number of rows of H that all steps compute together."""
+    return sum(len(needed(step, tile, height, stride, taps)) for step in range(-(-height // tile)))
