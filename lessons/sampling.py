@@ -1,17 +1,22 @@
-"""Examples of a Hypothesis strategy, and a search for one that fails. Each run draws the same.
+"""Examples of a Hypothesis strategy, a search for one that fails, and a bug to search for. Each run draws the same.
 
 programs = some(prim_funcs(), 20)
-pair, tried = search(scheduled(), differs, Phase.generate, Phase.shrink)
+with off_by_one():
+    pair, tried = search(scheduled(), differs, Phase.generate, Phase.shrink)
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import hypothesis
 from hypothesis import strategies as st
+
+from minitvm.tir.nodes import Stmt
+from minitvm.tir.schedule.primitives import loops
 
 Example = TypeVar("Example")
 _QUIET = hypothesis.settings(
@@ -48,3 +53,18 @@ def search(
         return hypothesis.find(strategy, counted, settings=settings, random=random.Random(2)), tried
     except hypothesis.errors.NoSuchExample:
         return None, tried
+
+
+@contextmanager
+def off_by_one() -> Iterator[None]:
+    """A bug in `split`: its condition lets one iteration too many through."""
+    right = loops.guard
+
+    def wrong(body: Stmt, condition: Any) -> Stmt:
+        return right(body, condition.a <= condition.b)
+
+    loops.guard = wrong
+    try:
+        yield
+    finally:
+        loops.guard = right

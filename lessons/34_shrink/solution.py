@@ -1,4 +1,4 @@
-"""One answer to exercise 11."""
+"""One answer to exercise 34."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercise 11: shrink a list of steps.
+"""Exercise 34: shrink a list of steps.
 
 Write
 
@@ -19,7 +19,7 @@ more than len(steps) ** 2 + len(steps) + 1 times, because in practice each call 
 
     steps = [4, 1, 5, 1]     if 5 is the culprit, but needs a 1 before it     ->   [1, 5]
 
-Check it with: minitvm lesson 11 --check
+Check it with: minitvm lesson 34 --check
 """
 
 from __future__ import annotations

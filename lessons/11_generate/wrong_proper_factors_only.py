@@ -1,0 +1,31 @@
+"""Wrong: leaves out 1 and the extent itself, where mistakes are likely."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+Step = tuple[Any, ...]
+
+
+@st.composite
+def schedules(draw: Callable[..., Any], extents: list[int]) -> list[Step]:
+    """Draws up to six legal steps for loops of these extents."""
+    loops, steps = list(extents), []
+    for _ in range(draw(st.integers(0, 6))):
+        kind = draw(st.sampled_from(["split", "fuse", "swap"] if len(loops) > 1 else ["split"]))
+        if kind == "split":
+            k = draw(st.integers(0, len(loops) - 1))
+            proper = [f for f in range(2, loops[k]) if loops[k] % f == 0]
+            if not proper:
+                continue
+            factor = draw(st.sampled_from(proper))
+            steps.append(("split", k, factor))
+            loops[k : k + 1] = [loops[k] // factor, factor]
+        else:
+            k = draw(st.integers(0, len(loops) - 2))
+            steps.append((kind, k))
+            loops[k : k + 2] = [loops[k] * loops[k + 1]] if kind == "fuse" else [loops[k + 1], loops[k]]
+    return steps
