@@ -1,4 +1,4 @@
-"""One answer to exercise 17: the largest value first, each at the first gap that takes it."""
+"""One answer to exercise 35: the largest value first, each at the first gap that takes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercise 17: a memory planner.
+"""Exercise 35: a memory planner.
 
 `values` is a list of `Live(nbytes, first, last)` (lessons/arenas.py). Such a value has `nbytes` bytes. It is written in
 step `first` and read for the last time in step `last`, and it lives in these two steps and in all steps between them.
@@ -17,7 +17,7 @@ bounds.
 
     plan([Live(128, 0, 1), Live(64, 1, 2), Live(128, 2, 3)])   ->   [0, 128, 0]
 
-Check it with: minitvm lesson 17 --check
+Check it with: minitvm lesson 35 --check
 """
 
 from __future__ import annotations
