@@ -1,11 +1,10 @@
 # %% [markdown]
-# # One schedule is not enough: a matrix product for three GPUs
+# # Tiles in shared memory, and the banks that hold them
 #
-# A kernel that was written for one GPU also runs on another GPU that supports the same language, but it may be slow
-# there. Today we schedule one matrix product in two ways. In the first schedule, the threads share nothing. In the
-# second schedule, the threads of a block fetch tiles together into shared memory. We count how often each kernel loads
-# from each kind of memory, and how many steps these loads take. At the end the compiler chooses schedules for three
-# GPUs, and you see that one word in the description of a GPU changes the compiler's choice.
+# The threads of a block on a GPU can share a small memory. Today we schedule one matrix product in two ways. In the
+# first schedule, the threads share nothing. In the second schedule, the threads of a block fetch tiles together into
+# shared memory. We count how often each kernel loads from each kind of memory, and how many steps these loads take. The
+# number of steps depends on the place of each element, and in the exercise you find the best places.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -17,10 +16,9 @@ from collections import Counter
 import minitvm
 from lessons import drawings, example, ledger
 from lessons.predict import predict
-from minitvm import reference, strategy, te, tir
+from minitvm import reference, te, tir
 from minitvm.arith import Analyzer
 from minitvm.expr import Var, substitute, walk
-from minitvm.target import Target
 from minitvm.tir import work
 from minitvm.tir.nodes import BufferStore, PrimFunc
 
@@ -167,20 +165,7 @@ for what in counts["registers"]:
 # from shared memory, 16 stores to it, and 4 barriers.
 #
 # Whether this is a good bargain depends on the hardware. On GPUs of NVIDIA and AMD, shared memory is fast and separate
-# from the cache. On a Mali, shared memory is ordinary memory, and every access goes through the same cache. So for both
-# kinds of hardware, we count the accesses that go through the cache:
-
-# %%
-print(f"{'through the cache, per thread':<32}" + "".join(f"{name:>14}" for name in counts))
-for machine, whats in (
-    ("shared memory is separate", ["global loads"]),
-    ("shared memory is memory", ["global loads", "shared loads", "shared stores"]),
-):
-    print(f"  {machine:<30}" + "".join(f"{sum(count[what] for what in whats):>14}" for count in counts.values()))
-
-# %% [markdown]
-# If shared memory is separate, shared tiles reduce the accesses of a thread from 128 to 16. If shared memory is
-# ordinary memory, shared tiles increase the accesses from 128 to 160, and the threads wait at barriers for nothing.
+# from the cache. On other GPUs it is ordinary memory. The next lesson shows how the compiler decides.
 #
 # ## Banks
 #
@@ -257,73 +242,6 @@ print("the picture:", picture.save("banks"))
 print(steps(stored(in_shared_tiles(product(*SIZES)), "B_shared")))
 
 # %% [markdown]
-# ## The description of a target
-#
-# How does the compiler know which schedule is good for a GPU? The description of a *target* contains a few figures
-# about the machine. Here are these figures for three GPUs:
-
-# %%
-large = product(1024, 1024, 1024)
-GPUS = ("cuda -arch=sm_80", "opencl -device=amd", "opencl -device=mali")
-print(f"{'':<33}" + "".join(f"{gpu:>21}" for gpu in GPUS))
-for title, field in (
-    ("shared storage helps", "local_memory_helps"),
-    ("shared bytes per block", "max_shared_memory_per_block"),
-    ("threads per block, at most", "max_threads_per_block"),
-    ("registers per thread, at most", "max_registers_per_thread"),
-    ("multiply-adds started per cycle", "lanes"),
-):
-    print(f"{title:<33}" + "".join(f"{getattr(Target(gpu), field)!s:>21}" for gpu in GPUS))
-print(f"{'floats per load':<33}" + "".join(f"{Target(gpu).vector_lanes('float32'):>21}" for gpu in GPUS))
-
-# %% [markdown]
-# The first line is the most important for us: shared memory helps on the first two GPUs, but not on the Mali.
-#
-# ## The choice of `build`
-#
-# `minitvm.build` calls `strategy.scheduled`. This function compares hundreds of possible schedules, the *candidates*,
-# with a formula (in `machines/gpu/strategy/costs.py`) that predicts their cost from these figures. Only the best
-# candidate is built. `strategy.choice_of` returns the choice:
-
-# %%
-for gpu in GPUS:
-    choice = strategy.choice_of(strategy.scheduled(large, Target(gpu)))
-    k = choice.taken.knobs
-    if "thread_rows" in k:  # the rule for products whose extents are known, all of which share tiles
-        rows, columns, where = k["thread_rows"], k["thread_columns"], f"tiles shared, {k['depth']} steps at a time"
-        threads = k["rows"] * k["columns"] // (rows * columns)
-    else:
-        rows, columns, threads, where = k["rows"], k["vectors"] * k["lanes"], k["threads"], "nothing shared"
-    print(f"{gpu:<20} 1 of {choice.count}: {rows} x {columns} per thread, {threads} threads per block, {where}")
-
-# %% [markdown]
-# The same rule has derived three different schedules from one program. For the first two GPUs it chose shared tiles.
-# For the Mali it chose a smaller tile for each thread, because a thread has only 64 registers there, and 8 x 8 sums
-# alone would take all of them. And the schedule for the Mali puts nothing in shared memory, like our schedule
-# `in_registers`.
-#
-# Is the single word `local_memory_helps` responsible for the different choices? We change this word for two of the
-# GPUs, and compare the best candidate that uses only registers with the best candidate that uses shared tiles. The
-# numbers are cycles that the formula predicts, and `*` marks the better candidate in each line:
-
-# %%
-print(f"{'':<46} best in registers   best with shared tiles")
-for gpu in GPUS[:1] + GPUS[2:]:
-    truth = Target(gpu).local_memory_helps
-    for helps in (truth, not truth):
-        options = strategy.candidates(large, Target(f"{gpu} -local_memory_helps={str(helps).lower()}"))
-        options = [(o.cost.cycles, "thread_rows" in o.knobs or o.knobs.get("shared")) for o in options]
-        best = {s: min(cycles for cycles, shares in options if shares is s) for s in (False, True)}
-        taken = {s: "*" if cycles == min(best.values()) else " " for s, cycles in best.items()}
-        line = f"{gpu}, shared storage helps: {helps}"
-        print(f"{line:<46} {best[False]:>16,.0f}{taken[False]}   {best[True]:>21,.0f}{taken[True]}")
-
-# %% [markdown]
-# Yes, it is. For both GPUs the `*` is in the column *shared tiles* if the word is True, and in the column *registers*
-# if it is False. These numbers are predictions of a model, and none of them was measured on such a GPU. If two
-# predictions are only a few per cent apart, a measurement may show the opposite. But you did not have to write a second
-# kernel by hand.
-#
 # ## The ledger
 #
 # The ledger counts the work of all threads together. It counts loads and stores of shared memory, but not of registers.
