@@ -11,6 +11,7 @@ from ....graph.nodes import Dim
 from ....te import maximum
 from ....topi.shapes import simple
 from ...common.operand import Operand
+from ...common.windows import explicitly_padded, same_padding, without_second_window
 from ..context import NodeContext
 from ..registry import converter
 
@@ -34,41 +35,7 @@ def window_padding(
         return (0,) * (2 * rank)
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         n.refuse_attribute("auto_pad")
-    before, after = [], []
-    for extent, k, s, d in zip(spatial, kernel, strides, dilations, strict=False):
-        # One output for each stride that begins within the input.
-        needed = simple(((extent + (s - 1)) // s - 1) * s + ((k - 1) * d + 1) - extent)
-        total = max(0, needed) if isinstance(needed, int) else simple(maximum(needed, 0))
-        small = simple(total // 2)
-        large = simple(total - small)
-        before.append(small if mode == "SAME_UPPER" else large)
-        after.append(large if mode == "SAME_UPPER" else small)
-    return (*before, *after)
-
-
-def without_second_window(strides: Sequence[int], spatial: Sequence[Dim], padding: Sequence[Dim]) -> tuple[int, ...]:
-    """Return strides no longer than the padded data. Legal: with a stride of at least its length, there is no second
-    window.
-    """
-    rank = len(strides)
-    sizes = [simple(n + padding[a] + padding[rank + a]) for a, n in enumerate(spatial)]
-    return tuple(min(s, max(n, 1)) if isinstance(n, int) else s for s, n in zip(strides, sizes, strict=True))
-
-
-def explicitly_padded(
-    n: NodeContext, x: Operand, padding: tuple[Dim, ...], fill: float | None
-) -> tuple[Operand, tuple[int, ...]]:
-    """Return the data and paddings of windows. If paddings are symbolic and there is a `fill`, an operator pads the
-    data first.
-    """
-    known = tuple(p for p in padding if isinstance(p, int))
-    if len(known) == len(padding):
-        return x, known
-    if fill is None:
-        n.refuse(f"auto_pad with a stride on the open sizes of {x} is not supported")
-    rank = len(padding) // 2
-    widths = [(0, 0), (0, 0), *zip(padding[:rank], padding[rank:], strict=True)]
-    return n.op("nn.pad", x, pad_width=widths, pad_value=fill), (0,) * len(padding)
+    return same_padding(spatial, kernel, strides, dilations, lower=mode == "SAME_LOWER")
 
 
 def with_kernel(n: NodeContext, w: Operand) -> tuple[Operand, tuple[Dim, ...]]:

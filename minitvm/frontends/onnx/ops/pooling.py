@@ -12,9 +12,10 @@ from .... import te
 from ....graph.nodes import Dim
 from ....topi.shapes import product, simple
 from ...common.operand import Operand
+from ...common.windows import explicitly_padded, without_second_window
 from ..context import NodeContext
 from ..registry import converter
-from .convolution import explicitly_padded, window_padding, without_second_window
+from .convolution import window_padding
 
 
 @dataclass(frozen=True)

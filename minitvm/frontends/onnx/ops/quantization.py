@@ -10,6 +10,7 @@ import numpy as np
 from ....graph.byte_windows import sums_of_rows, sums_of_windows
 from ....topi.shapes import axis_of, paddings
 from ...common.operand import Operand
+from ...common.windows import explicitly_padded
 from ..context import NodeContext
 from ..dtypes import narrow_type, stored_dtype
 from ..registry import converter
@@ -181,7 +182,7 @@ def _convolution(n: NodeContext, x: Operand, x_zero: Operand | None, w: Operand,
 
     The data have one zero point. The filters have one in all, or one per filter.
     """
-    from .convolution import explicitly_padded, window_padding, with_kernel
+    from .convolution import window_padding, with_kernel
 
     rank = x.ndim - 2
     w, kernel = with_kernel(n, w)
