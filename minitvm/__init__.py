@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .compat.tvm import ir, nd, testing, transform
     from .compat.tvm.ir import IRModule
     from .errors import MinitvmError as TVMError
+    from .frontends.tflite import from_tflite
     from .frontends.torch import from_torch
     from .quantize import quantize
     from .runtime.device.arrays import from_dlpack
@@ -40,6 +41,7 @@ _DEFINED_IN = {
     "device": "minitvm.runtime.tensors",
     "from_dlpack": "minitvm.runtime.device.arrays",
     "from_source": "minitvm.script",
+    "from_tflite": "minitvm.frontends.tflite",
     "from_torch": "minitvm.frontends.torch",
     "lower": "minitvm.build",
     "quantize": "minitvm.quantize",
@@ -78,6 +80,7 @@ __all__ = [
     "errors",
     "from_dlpack",
     "from_source",
+    "from_tflite",
     "from_torch",
     "graph",
     "ir",

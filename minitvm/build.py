@@ -49,9 +49,9 @@ def build(model: Any, target: str | Target = ..., **options: Unpack[ForBuild]) -
 def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild]) -> Any:
     """Compile a model to a `runtime.GraphModule`, or a tir function to a `runtime.Function`.
 
-    `model` is a `graph.Graph`, an ONNX model, a `torch.export.ExportedProgram`, the path of a file of these (.onnx,
-    .pt2), a `PrimFunc` or an `IRModule`; for a module of several functions the result is a `runtime.Functions`, which
-    maps names to functions. The options are the fields of `build_options.BuildOptions`:
+    `model` is a `graph.Graph`, an ONNX model, a `torch.export.ExportedProgram`, the path of a file of these or of a
+    TFLite model (.onnx, .pt2, .tflite), a `PrimFunc` or an `IRModule`; for a module of several functions the result is
+    a `runtime.Functions`, which maps names to functions. The options are the fields of `build_options.BuildOptions`:
 
         params, shapes, stop_before, states, max_length    describe the model
         accuracy, tuned ("auto" if not given), checked     decide how it is compiled

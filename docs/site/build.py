@@ -31,8 +31,9 @@ from minitvm.tools.cli.explore import static_page  # noqa: E402
 # The parts of the site with their pages in order; a page is a path of the project. The lessons are a part of their own.
 PARTS: dict[str, tuple[str, ...]] = {
     "Use": (
-        "docs/using.md", "docs/torch.md", "docs/cuda.md", "docs/opencl.md", "docs/accel.md", "docs/tuning.md",
-        "docs/artifacts.md", "docs/deploy.md", "docs/browser.md", "docs/environment.md", "docs/benchmarks.md",
+        "docs/using.md", "docs/torch.md", "docs/tflite.md", "docs/cuda.md", "docs/opencl.md", "docs/accel.md",
+        "docs/tuning.md", "docs/artifacts.md", "docs/deploy.md", "docs/browser.md", "docs/environment.md",
+        "docs/benchmarks.md",
     ),
     "Understand": (
         "docs/levels.md", "docs/book.md", "docs/architecture.md", "docs/semantics.md", "docs/oracle.md",
@@ -50,7 +51,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # The public names of the reference, by their modules.
 API = {
-    "minitvm": ("build", "lower", "from_torch", "quantize"),
+    "minitvm": ("build", "lower", "from_tflite", "from_torch", "quantize"),
     "minitvm.graph": ("GraphBuilder", "Graph"),
     "minitvm.te": ("placeholder", "compute", "reduce_axis", "create_prim_func"),
     "minitvm.tir": ("Schedule", "PrimFunc", "IRModule"),

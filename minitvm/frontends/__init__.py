@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .onnx import from_onnx
+    from .tflite import from_tflite
     from .torch import from_torch
 
-_DEFINED_IN = {"from_onnx": "onnx", "from_torch": "torch"}
+_DEFINED_IN = {"from_onnx": "onnx", "from_tflite": "tflite", "from_torch": "torch"}
 
-__all__ = ["from_onnx", "from_torch", "onnx"]
+__all__ = ["from_onnx", "from_tflite", "from_torch", "onnx"]
 
 
 def __getattr__(name: str) -> Any:

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 # argparse has no public name for what `add_subparsers` returns.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-PROGRAM = ".pt2"  # what torch.export.save writes
+PROGRAMS = (".pt2", ".tflite")  # what torch.export.save writes, and models of TensorFlow Lite
 
 
 def add_model(parser: argparse.ArgumentParser, programs: bool = False, optional: bool = False) -> None:
     """MODEL, --shape and --target. With `programs` it may be a Python file with TVMScript, if `optional` nothing."""
-    description = "an ONNX file, a program of torch.export (.pt2), or the name of a network such as resnet50"
+    description = (
+        "an ONNX file, a TFLite file, a program of torch.export (.pt2), or the name of a network such as resnet50"
+    )
     if programs:
         description += "; or a Python file with TVMScript"
     number = "?" if optional else None
@@ -154,7 +156,7 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
 
     if text in ALL and not Path(text).exists():
         return get(text, shapes=sizes(parse_shapes(shapes)))
-    if Path(text).suffix == PROGRAM:
+    if Path(text).suffix in PROGRAMS:
         return to_graph(Path(text), shapes=parse_shapes(shapes))
     model = load(onnx_model(text))
     fixed: dict[str, tuple[int | str, ...]] = parse_shapes(shapes)

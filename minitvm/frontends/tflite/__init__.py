@@ -1,0 +1,57 @@
+"""Convert TensorFlow Lite models to graphs.
+
+    graph = from_tflite("model.tflite")
+
+Each builtin operator has a converter (`ops/`, one file per family) that adds minitvm operators. TFLite stores images
+with the channels last, and minitvm computes them with the channels first: a tensor is converted from one order to the
+other only when an operator needs it (`layouts`), so transposes remain only at the borders of a network. Values that are
+known while importing (weights, shapes) are computed immediately.
+
+The `tflite` package is imported only when a model is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.nodes import Dim, Graph
+from ...importing import Frontend
+from .registry import converter
+
+__all__ = ["FRONTEND", "converter", "from_tflite", "loading"]
+
+
+def from_tflite(
+    model: Any,
+    shapes: Mapping[str, Sequence[Dim | str | None]] | None = None,
+    values: Mapping[str, np.ndarray] | None = None,
+    signature: str | None = None,
+) -> Graph:
+    """Return the graph of a TFLite model: the path of a .tflite file, its bytes, or a `loading.TFLiteModel`.
+
+    Inputs and outputs have the names of the model's signature, or of its tensors if it has none. `signature` selects
+    one of several signatures. `shapes` gives the dimensions of inputs: {"x": ("b", 96, 96, 3)}. A number fixes a
+    dimension. A dimension that is given by a name or as None, or that the model leaves open, becomes a symbolic
+    `SizeVar`; equal names mean equal dimensions. `values` gives the contents of inputs, which become constants. The
+    variables of a model become states of the graph.
+
+    Raises `ModelError` if there is no such file, if it is not a TFLite model, or a damaged one; `InputError` for shapes
+    or values that do not fit; and `UnsupportedOperator` for operators or dtypes that minitvm does not implement, which
+    it names together with the tensors that they compute.
+    """
+    from .importer import TFLiteImporter
+    from .loading import load
+
+    return TFLiteImporter(load(model), dict(shapes or {}), dict(values or {}), signature).run()
+
+
+FRONTEND = Frontend(
+    "a TFLite model",
+    "TFLiteModel",
+    ".tflite",
+    from_tflite,
+    frozenset({"shapes", "values"}),
+)

@@ -1,0 +1,42 @@
+"""Convert pools over windows of an image."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...common.windows import explicitly_padded, without_second_window
+from ..context import NodeContext
+from ..layouts import Laid
+from ..registry import converter
+from .activations import activated
+from .convolution import steps, window_padding
+
+
+@converter("MAX_POOL_2D")
+def max_pool_2d(n: NodeContext) -> Any:
+    return activated(n, _pooled(n, "nn.max_pool2d", n.laid(0)))
+
+
+@converter("AVERAGE_POOL_2D")
+def average_pool_2d(n: NodeContext) -> Any:
+    """Return the mean of the elements of each window that lie in the image."""
+    return activated(n, _pooled(n, "nn.avg_pool2d", n.laid(0)))
+
+
+@converter("L2_POOL_2D")
+def l2_pool_2d(n: NodeContext) -> Any:
+    squares = n.op_laid("multiply", n.laid(0), n.laid(0))
+    return activated(n, n.op_laid("sqrt", _pooled(n, "nn.avg_pool2d", squares)))
+
+
+def _pooled(n: NodeContext, op: str, image: Laid) -> Laid:
+    x = n.first(image)
+    window, strides = (int(n.option("FilterHeight")), int(n.option("FilterWidth"))), steps(n, "Stride{}")
+    padding = window_padding(n, x.shape[2:], window, strides, (1, 1))
+    strides = without_second_window(strides, x.shape[2:], padding)
+    lowest = None
+    if op == "nn.max_pool2d":
+        lowest = -math.inf if x.dtype.is_float else int(x.dtype.min)
+    x, known = explicitly_padded(n, x, padding, lowest)
+    return Laid(first=n.op(op, x, pool_size=window, strides=strides, padding=known))
