@@ -16,7 +16,6 @@ located, never imported.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -76,13 +75,13 @@ ALL = {**NETWORKS, **MORE, **DETECTORS}
 def get(name: str, seed: int = 0, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
     """A network by its name, one of ALL; the same seed gives the same bits.
 
-    `shapes` has the shapes of inputs by their names, for a network that can be built for others than its own. Raises
+    `shapes` has the shapes of inputs by their names, if they are to differ from those of the benchmarks. Raises
     ModelError for another name, and for shapes that the network does not have.
     """
     if name not in ALL:
         raise ModelError(f"no network is called {name!r}: {nearest(name, list(ALL))}")
     graph = ALL[name](seed)
-    if shapes and _differ(graph, shapes) and "shape" in inspect.signature(ALL[name]).parameters:
+    if shapes and _differ(graph, shapes):
         first = graph.inputs[0]
         shape = tuple(shapes.get(first.name, ()))
         if len(shape) == len(first.shape):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...graph import Graph
 from .layers import Layers
 
 
-def alexnet(seed: int = 0) -> Graph:
+def alexnet(seed: int = 0, shape: Sequence[int] = (1, 3, 227, 227)) -> Graph:
     """AlexNet: five convolutions and three dense layers; 0.7 GMAC, 61 million weights."""
-    net = Layers("alexnet", seed, (1, 3, 227, 227))
+    net = Layers("alexnet", seed, shape)
     x = net.relu(net.conv(net.input, 64, 11, 4, 2, bias=True))
     x = net.max_pool(x, 3, 2)
     x = net.relu(net.conv(x, 192, 5, padding=2, bias=True))

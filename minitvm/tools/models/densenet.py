@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...graph import Graph
-from .layers import Layers, extent
+from .layers import PICTURE, Layers, extent
 
 GROWTH = 32
 
 
-def densenet121(seed: int = 0) -> Graph:
+def densenet121(seed: int = 0, shape: Sequence[int] = PICTURE) -> Graph:
     """DenseNet-121: four blocks of 6, 12, 24 and 16 layers; 2.8 GMAC."""
-    net = Layers("densenet121", seed)
+    net = Layers("densenet121", seed, shape)
     x = net.relu(net.conv_norm(net.input, 64, 7, 2, 3))
     x = net.max_pool(x, 3, 2, 1)
     for index, depth in enumerate((6, 12, 24, 16)):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...graph import Graph, Value
 from .layers import Layers
 
 Size = int | tuple[int, int]
 
 
-def inception_v3(seed: int = 0) -> Graph:
+def inception_v3(seed: int = 0, shape: Sequence[int] = (1, 3, 299, 299)) -> Graph:
     """Inception v3: eleven modules of parallel branches; 5.7 GMAC."""
-    net = Layers("inception_v3", seed, (1, 3, 299, 299))
+    net = Layers("inception_v3", seed, shape)
     x = _conv(net, net.input, 32, 3, stride=2)
     x = _conv(net, _conv(net, x, 32, 3), 64, 3, padding=1)
     x = net.max_pool(x, 3, 2)

@@ -15,12 +15,12 @@ def resnet18(seed: int = 0, shape: Sequence[int] = PICTURE) -> Graph:
     return _resnet("resnet18", seed, _basic, (2, 2, 2, 2), shape)
 
 
-def resnet50(seed: int = 0) -> Graph:
+def resnet50(seed: int = 0, shape: Sequence[int] = PICTURE) -> Graph:
     """ResNet-50: sixteen bottlenecks of 1x1, 3x3 and 1x1 convolutions; 4.1 GMAC."""
-    return _resnet("resnet50", seed, _bottleneck, (3, 4, 6, 3))
+    return _resnet("resnet50", seed, _bottleneck, (3, 4, 6, 3), shape)
 
 
-def _resnet(name: str, seed: int, block: Block, depths: tuple[int, ...], shape: Sequence[int] = PICTURE) -> Graph:
+def _resnet(name: str, seed: int, block: Block, depths: tuple[int, ...], shape: Sequence[int]) -> Graph:
     net = Layers(name, seed, shape)
     x = net.relu(net.conv_norm(net.input, 64, 7, 2, 3))
     x = net.max_pool(x, 3, 2, 1)
