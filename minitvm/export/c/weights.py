@@ -10,6 +10,7 @@ from ...errors import InputError, nearest
 from ...executable import ConstantRef, Executable, Location
 from ...executable.alignment import ALIGNMENT
 from ...executable.verifier import accesses
+from ..constants import packed
 
 FORMS = ("auto", "bin", "incbin", "array")
 MAGIC = b"minitvm weights\n"
@@ -50,20 +51,13 @@ def collect(executable: Executable, form: str = "auto") -> Weights:
     if form not in FORMS:
         raise InputError(f"weights={form!r}: wanted one of {', '.join(FORMS)}; {nearest(str(form), FORMS)}")
     used = sorted({place.index for place in locations(executable) if isinstance(place, ConstantRef)})
-    pieces, offsets, end = list[bytes](), dict[int, int](), ALIGNMENT
-    for index in used:
-        data = executable.constants[index].data.tobytes()
-        offsets[index] = end
-        padding = -len(data) % ALIGNMENT
-        pieces += [data, bytes(padding)]
-        end += len(data) + padding
-    body = b"".join(pieces)
+    offsets, body = packed(executable.constants[index] for index in used)
     if form == "auto":
-        form = "array" if end <= _MOST_IN_TEXT else "bin"
+        form = "array" if ALIGNMENT + len(body) <= _MOST_IN_TEXT else "bin"
     if not used:
         return Weights(form, b"", {})
     head = (MAGIC + hashlib.sha256(body).digest()).ljust(ALIGNMENT, b"\0")
-    return Weights(form, head + body, offsets)
+    return Weights(form, head + body, {index: ALIGNMENT + offset for index, offset in zip(used, offsets, strict=True)})
 
 
 def locations(executable: Executable) -> Iterator[Location]:

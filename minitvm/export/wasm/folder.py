@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...executable import Constant, Executable
-from ...executable.alignment import ALIGNMENT
+from ...executable import Executable
+from ..constants import packed
 from ..folders import fill, new_folder
 
 if TYPE_CHECKING:
@@ -42,12 +42,13 @@ def export(
     place = new_folder(folder)
     kinds = [True, False] if fallback else [True]
     modules, description = compile_modules(executable, kinds, progress)
-    offsets, weights = _packed(executable.constants)
+    offsets, weights = packed(executable.constants)
+    places = [(offset, constant.data.nbytes) for offset, constant in zip(offsets, executable.constants, strict=True)]
     here = Path(__file__).parent
     files = {
         **{CODE[relaxed]: module.code for relaxed, module in zip(kinds, modules, strict=True)},
         WEIGHTS: weights,
-        SCRIPT: _script((here / SCRIPT).read_text(), modules, description, offsets).encode(),
+        SCRIPT: _script((here / SCRIPT).read_text(), modules, description, places).encode(),
         PAGE: (here / PAGE).read_bytes(),
         NODE: b'{"type": "module"}\n',
     }
@@ -55,23 +56,13 @@ def export(
     return {name: len(data) for name, data in files.items()}
 
 
-def _packed(constants: Sequence[Constant]) -> tuple[list[tuple[int, int]], bytes]:
-    """The offset and size of each constant, and their bytes."""
-    places, data = [], bytearray()
-    for constant in constants:
-        places.append((len(data), constant.data.nbytes))
-        data += constant.data.tobytes()
-        data += bytes(-len(data) % ALIGNMENT)
-    return places, bytes(data)
-
-
 def _script(
-    template: str, modules: Sequence[WasmModule], description: dict[str, Any], offsets: Sequence[tuple[int, int]]
+    template: str, modules: Sequence[WasmModule], description: dict[str, Any], places: Sequence[tuple[int, int]]
 ) -> str:
-    """The text of net.js, with the description of this network."""
+    """The text of net.js, with the description of this network, and the offset and size of each constant."""
     net = {
         **description,
-        "constants": offsets,
+        "constants": places,
         "weights": WEIGHTS,
         "modules": [
             {"code": name, "dataBytes": module.data_bytes, "stackBytes": module.stack_bytes}
