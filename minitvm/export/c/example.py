@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import InputError, MinitvmError, report
 from ...executable import Executable, Input, ScalarSpec, evaluate
 from ...expr import Var
+from ...runtime.random_arrays import random_array
 from .interface import Interface
 
 Array = np.ndarray[Any, Any]
@@ -76,7 +77,7 @@ def _candidates(
         return
     for size in _SIZES if api.sizes else (0,):
         sizes = dict.fromkeys(api.sizes, size)
-        arrays = [random_array(api.executable, number, sizes) for number in range(len(api.inputs))]
+        arrays = [_random(api.executable, number, sizes) for number in range(len(api.inputs))]
         if positive:
             floats = [t.spec.dtype.is_float for t in api.inputs]
             arrays = [np.asarray(np.abs(a)) if is_float else a for a, is_float in zip(arrays, floats, strict=True)]
@@ -104,19 +105,14 @@ def _sizes_of(api: Interface, arrays: list[Array]) -> dict[Var, int]:
     return {var: int(env[var]) for var in api.sizes}
 
 
-def random_array(x: Executable, number: int, sizes: Mapping[Var, int], seed: int = 0) -> Array:
-    """Return a random array for an input: normal floats, small integers within the bounds of the input, any bools."""
+def _random(x: Executable, number: int, sizes: Mapping[Var, int]) -> Array:
+    """Return a random array for an input, with integers within the bounds of the input."""
     spec = x.inputs[number]
-    generator = np.random.default_rng([seed, number])
     shape = () if isinstance(spec, ScalarSpec) else tuple(int(evaluate(d, sizes)) for d in spec.shape)
-    if spec.dtype.is_float:
-        return generator.standard_normal(shape).astype(spec.dtype.numpy)
-    if spec.dtype.is_bool:
-        return np.asarray(generator.integers(0, 2, shape)).astype(bool)
     low, high = 0, 7
     for bound in x.bounds:
         if bound.place == Input(number):
             least, most = int(evaluate(bound.low, sizes)), int(evaluate(bound.high, sizes))
             low, high = max(low, least), min(high, most)
             low, high = (low, high) if low <= high else (least, most)
-    return np.asarray(generator.integers(low, high + 1, shape)).astype(spec.dtype.numpy)
+    return random_array(np.random.default_rng([0, number]), shape, spec.dtype, low, high)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ...errors import InputError, ModelError, UnsupportedOperator, nearest
-from ...expr.dtypes import is_floating
+from ...runtime.random_arrays import random_array
 from ...target import Target
 
 if TYPE_CHECKING:
@@ -237,16 +237,6 @@ def random_inputs(specs: Sequence[Any], seed: int = 0) -> dict[str, np.ndarray]:
     """Seeded inputs for (name, shape, dtype) specifications: normal floats, small integers."""
     generator = np.random.default_rng(seed)
     return {spec.name: random_array(generator, [int(size) for size in spec.shape], spec.dtype) for spec in specs}
-
-
-def random_array(generator: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray:
-    """One seeded array: standard normal for floats, 0..7 for integers, coin flips for bool."""
-    kind = np.dtype(str(dtype))
-    if is_floating(kind):
-        return generator.standard_normal(shape).astype(kind)
-    if kind.kind == "b":
-        return generator.integers(0, 2, shape).astype(bool)
-    return generator.integers(0, 8, shape).astype(kind)
 
 
 def describe(arrays: Mapping[str, np.ndarray]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import InputError, nearest
 from ...executable import Input, ScalarSpec, TensorSpec
+from ...runtime.random_arrays import random_array
 from . import options as opt
 from .progress import progress
 from .run import output_path, save
@@ -61,12 +62,12 @@ def random_inputs(
     arrays = {}
     for spec in specs:
         if isinstance(spec, ScalarSpec):
-            arrays[spec.name] = opt.random_array(generator, (), spec.dtype)
+            arrays[spec.name] = random_array(generator, (), spec.dtype)
             continue
         shape = shapes.get(spec.name, spec.shape)
         if not all(isinstance(size, int) for size in shape):
             raise opt.open_dimensions(spec.name, spec.shape)
-        arrays[spec.name] = opt.random_array(generator, [int(size) for size in shape], spec.dtype)  # type: ignore[arg-type]
+        arrays[spec.name] = random_array(generator, [int(size) for size in shape], spec.dtype)  # type: ignore[arg-type]
     return arrays
 
 
