@@ -76,7 +76,7 @@ def check_text(api: Interface, weights: Weights, example: CheckData) -> str:
             value = f"{t.spec.dtype}_value" if t.spec.dtype.is_float else "NULL"
             expected = f"contents({path}, {array.nbytes}), {array.size}, {t.spec.dtype.bytes}, {value}"
             lines.append(f"    wrong += compare({number}, {_local(t.name)}, {expected});")
-    lines += ["    free_all();", '    printf(wrong ? "WRONG\\n" : "equal\\n");', "    return wrong != 0;", "}", ""]
+    lines += ["    free_all();", "    return verdict(wrong);", "}", ""]
     return "\n".join(lines)
 
 
@@ -95,7 +95,9 @@ def _shape_check(name: str, varies: bool, shape: tuple[int, ...]) -> list[str]:
 
 
 _SUPPORT = """\
-static const double tolerance = {tolerance};  /* 0: equal bits; else a part of the largest element */
+/* How much floats may differ, as a part of the largest element of their output; 0: not at all. */
+static const double tolerance = {tolerance};
+static double largest_difference = -1.0;  /* that was allowed, as such a part; -1: all bits were equal, but for NaNs */
 
 static struct block {{
     struct block *next;
@@ -157,14 +159,30 @@ static int compare(
     for (size_t at = 0; at < (size_t)count * size; at += size) {{
         int same = memcmp(a + at, b + at, size) == 0;
         if (!same && value != NULL) {{
-            const double x = value(a + at), y = value(b + at);
-            same = (isnan(x) && isnan(y)) || (tolerance > 0.0 && (x == y || fabs(x - y) <= tolerance * largest));
+            const double x = value(a + at), y = value(b + at), part = x == y ? 0.0 : fabs(x - y) / largest;
+            same = isnan(x) && isnan(y);
+            if (tolerance > 0.0 && part <= tolerance) {{
+                same = 1;
+                largest_difference = fmax(largest_difference, part);
+            }}
         }}
         different += !same;
     }}
     if (different > 0)
         printf("output %d: %lld of %lld elements differ\\n", output, (long long)different, (long long)count);
     return different > 0;
+}}
+
+/* Print what the comparisons showed, and return the status of the program. */
+static int verdict(int wrong)
+{{
+    if (wrong > 0)
+        puts("WRONG");
+    else if (largest_difference < 0.0)
+        puts("equal, bit for bit");
+    else
+        printf("within %g of the largest element: largest difference %.2g of it\\n", tolerance, largest_difference);
+    return wrong > 0;
 }}
 """
 

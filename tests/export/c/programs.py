@@ -14,6 +14,7 @@ from minitvm.export.c.project import project
 from minitvm.export.folders import fill
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-ffp-contract=off", "-march=native")
+EQUAL = "equal, bit for bit\n"  # printed by the test of a program
 SANITIZED = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
@@ -43,7 +44,7 @@ def call(*arguments: Any, folder: Path) -> str:
 def check(model: Any, folder: Path, **options: Any) -> None:
     """Require that a model as C computes the same bits as its module, under the sanitizers."""
     program = compiled(written(model, folder, **options))
-    assert call(program, folder=folder) == "equal\n"
+    assert call(program, folder=folder) == EQUAL
 
 
 needs_gcc = pytest.mark.skipif(

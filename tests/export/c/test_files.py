@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from minitvm.expr import DType, SizeVar
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.tools.cli import main
 from minitvm.tools.cli.mistakes import for_command_line
-from tests.export.c.programs import STRICT, call, check, needs_gcc, written
+from tests.export.c.programs import EQUAL, STRICT, call, check, needs_gcc, written
 from tests.export.c.test_failures import open_graph, stateful_graph
 
 NAMES = st.text(max_size=12) | st.sampled_from(sorted(RESERVED)) | st.text("aB_1.", max_size=4)
@@ -64,9 +65,25 @@ def test_make_builds_and_checks_each_form_of_weights(form: str, tmp_path: Path) 
     folder = written(weighted_graph(), tmp_path / "net", weights=form, name="dense")
     files = {"bin": {".bin"}, "incbin": {".bin", ".S"}, "array": {".c"}}[form]
     assert {path.suffix for path in folder.glob("dense_weights.*")} == files
-    assert call("make", "-s", "check", "CFLAGS=-O1 -march=native", folder=folder) == "equal\n"
+    assert call("make", "-s", "check", "CFLAGS=-O1 -march=native", folder=folder) == EQUAL
     call("make", "-s", "CXXFLAGS=-O0 -Werror", "CFLAGS=-O1 -march=native", folder=folder)
     assert call("./example", folder=folder).startswith("dense: 256 elements: ")
+
+
+@needs_gcc
+@pytest.mark.parametrize(("arch", "rounded"), [("", "WRONG"), ("-arch=cortex-m4", "within 0.0001 of the largest")])
+def test_the_test_says_what_it_compared(arch: str, rounded: str, tmp_path: Path) -> None:
+    """Kernels for a CPU without an instruction for each `fma` may differ in rounding, if the C library rounds twice."""
+    folder = written(weighted_graph(), tmp_path / "net", target=f"cpu {arch}")
+    results = np.fromfile(folder / "check/output_0_run_0.bin", np.float32)
+    for factor, text in ((1, EQUAL), (1 + 2**-18, rounded), (1.5, "WRONG")):
+        (results * np.float32(factor)).tofile(folder / "check/output_0_run_0.bin")
+        done = subprocess.run(
+            ["make", "-s", "check", "CC=gcc", "CFLAGS=-O1", "RUN="],
+            cwd=folder, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.stdout.splitlines()[-1].startswith(text.strip()) and (done.returncode != 0) == (text == "WRONG")
+    assert "output 0: 256 of 256 elements differ" in done.stdout
 
 
 @needs_gcc
