@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import io
+import json
 import os
 import re
 import runpy
@@ -344,7 +345,7 @@ def test_the_list_says_how_far_you_are(state: Path, capsys: pytest.CaptureFixtur
     assert printed.startswith("passed 00_three_loops ") and printed.endswith(f"\n1 of {len(LESSONS)} passed\n")
 
 
-@pytest.mark.parametrize("content", ["", "[1, 2]", '{"00": 3}', '{"00": {"hints": "x"}}'])
+@pytest.mark.parametrize("content", ["", "[1, 2]", '{"00": 3}', '{"three_loops": {"hints": "x"}}'])
 def test_a_damaged_file_of_progress_counts_as_none(
     state: Path, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:
@@ -353,6 +354,39 @@ def test_a_damaged_file_of_progress_counts_as_none(
     assert main(["lesson"]) == 0
     assert main(["lesson", "0", "--hint"]) == 0
     assert "Hint 1 of 3" in capsys.readouterr().out
+
+
+def test_old_progress_belongs_to_the_lesson_that_had_the_number(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files once had numbers as keys; lessons have got others since then."""
+    state.mkdir()
+    old = {"03": {"read": True}, "17": {"passed": True, "hints": 2}, "32": {"read": True}, "33": {"passed": True}}
+    (state / "lessons.json").write_text(json.dumps(old))
+    for _ in range(2):  # as it was, and after it was written anew
+        assert main(["lesson"]) == 0
+        rows = [line.split() for line in capsys.readouterr().out.splitlines()[: len(LESSONS)]]
+        marked = {row[1].partition("_")[2]: row[0] for row in rows if row[0] in ("read", "passed")}
+        assert marked == {"split_and_reorder": "read", "memory_plan": "passed", "a_network_as_c": "read"}
+        assert main(["lesson", "memory_plan", "--hint"]) == 0
+        assert "Hint 3 of 3" in capsys.readouterr().out
+    assert json.loads((state / "lessons.json").read_text()) == {
+        "split_and_reorder": {"read": True},
+        "memory_plan": {"passed": True, "hints": 3},
+        "a_network_as_c": {"read": True},
+    }
+
+
+def test_an_answer_to_another_exercise_is_not_graded(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its number may be one that this lesson had before."""
+    other = find("memory_plan")
+    Path("exercise_00.py").write_text((other / "exercise.py").read_text())
+    assert main(["lesson", "0", "--check"]) == 2
+    number = other.name[:2]
+    assert f"exercise_00.py is an answer to the exercise of lesson {number}, a memory planner.\n  try:    minitvm " in (
+        capsys.readouterr().err
+    )
+    assert main(["lesson", number, "--file", "exercise_00.py"]) == 1
 
 
 def test_progress_that_cannot_be_written_stops_nothing(

@@ -32,7 +32,7 @@ from typing import Any
 
 from ...errors import InputError, MinitvmError, MissingExtra
 from .lesson_about import about, end, head
-from .lesson_progress import hints_seen, progress, remember
+from .lesson_progress import hints_seen, name_of, progress, remember
 from .options import Commands
 from .time_limit import TimeUp, time_limit
 
@@ -75,9 +75,9 @@ def folders() -> list[Path]:
 
 
 def find(number: str) -> Path:
-    """The folder of a lesson by its number ("3", "03") or name ("03_split_and_reorder")."""
+    """The folder of a lesson by its number ("3", "03") or name ("split_and_reorder", "03_split_and_reorder")."""
     for folder in folders():
-        if number == folder.name or (number.isdigit() and int(number) == int(folder.name.split("_")[0])):
+        if number in (folder.name, name_of(folder)) or (number.isdigit() and int(number) == int(number_of(folder))):
             return folder
     raise InputError(f"no lesson {number}; there are: {', '.join(f.name for f in folders())}")
 
@@ -107,7 +107,7 @@ def number_of(folder: Path) -> str:
 
 def list_lessons() -> int:
     """Print a line for each lesson: passed, read or neither; its name, minutes and title."""
-    states = {folder: progress(number_of(folder)) for folder in folders()}
+    states = {folder: progress(folder) for folder in folders()}
     for folder, state in states.items():
         mark = "passed" if state.get("passed") else "read" if state.get("read") else ""
         print(f"{mark:<7}{folder.name:<30}{about(folder).minutes:>3} min  {title(folder)}")
@@ -121,8 +121,8 @@ def hint(folder: Path, wanted: int) -> int:
     number, hints = number_of(folder), about(folder).hints
     if not 0 <= wanted <= len(hints):
         raise InputError(f"lesson {number} has hints 1 to {len(hints)}, not {wanted}")
-    shown = wanted or min(hints_seen(number) + 1, len(hints))
-    remember(number, hints=max(shown, hints_seen(number)))
+    shown = wanted or min(hints_seen(folder) + 1, len(hints))
+    remember(folder, hints=max(shown, hints_seen(folder)))
     _show_text(textwrap.fill(f"**Hint {shown} of {len(hints)}.** {hints[shown - 1]}", 100))
     further = f"--hint {shown + 1}" if shown < len(hints) else "--solution"
     print(f"\nfor more: minitvm lesson {number} {further}")
@@ -132,7 +132,7 @@ def hint(folder: Path, wanted: int) -> int:
 def solution(folder: Path, anyway: bool) -> int:
     """Show the solution of an exercise with its explanation if the learner's answer has passed, or `anyway`."""
     number, own = number_of(folder), exercise(folder)
-    passed = progress(number).get("passed") or (own.parent != folder and failure_of(folder, own) is None)
+    passed = progress(folder).get("passed") or (own.parent != folder and failure_of(folder, own) is None)
     if not (passed or anyway):
         print(f"You will get more out of it once your own answer has passed: minitvm lesson {number} --check")
         print(f"A hint: minitvm lesson {number} --hint")
@@ -187,7 +187,7 @@ def read_and_run(path: Path, step: bool = False) -> None:
     Its head and its end come from `lesson.toml`. With `step` it waits for Enter after each piece of code. Run as a
     script, a lesson prints only the outputs.
     """
-    facts, number = about(path.parent), number_of(path.parent)
+    facts = about(path.parent)
     open_lessons()
     questions: Any = importlib.import_module("lessons.predict")
     name = f"minitvm_lesson_{path.parent.name}_lesson"
@@ -211,7 +211,7 @@ def read_and_run(path: Path, step: bool = False) -> None:
         if step and not is_markdown and at + 1 < len(parts) and not _goes_on():
             return
     _show_text(end(facts))
-    remember(number, read=True)
+    remember(path.parent, read=True)
 
 
 def with_head(text: str, line: str) -> str:
@@ -271,7 +271,7 @@ def grade(folder: Path, answer: Path) -> int:
     if failure is None:
         print(f"{folder.name}: passed")
         if answer.resolve() != folder / "solution.py":
-            remember(number_of(folder), passed=True)
+            remember(folder, passed=True)
             print(f"the solution, with its explanation: minitvm lesson {number_of(folder)} --solution")
         following = next((f for f in folders() if f.name > folder.name), None)
         if following is not None:
@@ -285,6 +285,7 @@ def grade(folder: Path, answer: Path) -> int:
 def failure_of(folder: Path, answer: Path, seconds: float = SECONDS) -> str | None:
     """The fault of an answer, in words; None if it passes. `seconds` is the limit of its computing time."""
     open_lessons()
+    _refuse_another_exercise(folder, answer)
     answer = answer.resolve()  # as in tracebacks
     checks = load(folder / "check.py")
     try:
@@ -300,6 +301,24 @@ def failure_of(folder: Path, answer: Path, seconds: float = SECONDS) -> str | No
     except (Exception, SystemExit) as error:
         return _in_words(error, answer)
     return None
+
+
+def _refuse_another_exercise(folder: Path, answer: Path) -> None:
+    """Raise `InputError` if a file has the text of another lesson's exercise. Lessons may have got new numbers."""
+    task = _task(answer)
+    if task and task != _task(folder / "exercise.py"):
+        for other in folders():
+            if task == _task(other / "exercise.py"):
+                raise InputError(
+                    f"{answer.name} is an answer to the exercise of lesson {number_of(other)}, {task}\n"
+                    f"  try:    minitvm lesson {number_of(other)} --file {answer}"
+                )
+
+
+def _task(path: Path) -> str:
+    """The title in the first line of an exercise, without its number; "" for any other text."""
+    first = path.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+    return first.partition(": ")[2] if first.startswith('"""Exercise ') else ""
 
 
 def reasons_of(folder: Path, answer: Path, seconds: float = SECONDS) -> tuple[dict[str, str | None], str]:
