@@ -1,4 +1,4 @@
-"""The measurements and the picture of lesson 13: the peak of a core, and the elements that a schedule touches.
+"""The measurements and the picture of lesson 15: the peak of a core, and the elements that a schedule touches.
 
 peak = max(chains_rate(chains, lanes=8) for chains in (4, 8, 12))
 reference.tir.run(kernel, *args, listeners=[window := Window(1536)])

@@ -3,7 +3,7 @@
     Core(registers=16, latency=4, ports=2, loads=2)
     cycles_a_step(6, 2, core)       in the long run, by playing it cycle after cycle
 
-It takes from real cores what lesson 13 is about: units that are pipelined, results that come late, loads that share
+It takes from real cores what lesson 15 is about: units that are pipelined, results that come late, loads that share
 ports. It has no caches, and looks ahead as far as it likes.
 """
 

@@ -156,7 +156,7 @@ for name, changed in (("reordered", reordered), ("tiled", tiled)):
 # %% [markdown]
 # Both lines begin with `equal`, so neither schedule has changed the result. The words in parentheses are the *modes* in
 # which the programs were compared. The mode `exact` compares them on whole numbers, as we have just said. The mode
-# `shadow` checks that no element is read before it is written. You will learn about the mode `field` in lesson 09.
+# `shadow` checks that no element is read before it is written. You will learn about the mode `field` in lesson 10.
 #
 # ## Steps that are refused
 #

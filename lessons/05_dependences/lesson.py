@@ -233,7 +233,7 @@ except ScheduleError as error:
 # neither loop can run its iterations in parallel: neighbours in i depend on each other because of (1, 0), and
 # neighbours in j depend on each other because of (0, 1). The iterations on one diagonal, however, do not depend on each
 # other, so they could run in parallel. You can rewrite the loops so that one of them follows the diagonals. Rewriting
-# the loops in this way is called *skewing*, and you will do it in lesson 12.
+# the loops in this way is called *skewing*, and you will do it in lesson 14.
 #
 # ## And our example?
 #

@@ -345,7 +345,7 @@ print("\n".join(refused["parallel", "r"].splitlines()[-4:]))
 # change the order, so no check is needed for it.
 #
 # The error under the table suggests the third way: **`rfactor` makes partial sums**, so that each iteration again has
-# its own element. Lesson 09 is about `rfactor`. If no loop can be parallel at all, as in the wavefront of lesson 05,
+# its own element. Lesson 10 is about `rfactor`. If no loop can be parallel at all, as in the wavefront of lesson 05,
 # another order of the iterations may help.
 #
 # ## The ledger

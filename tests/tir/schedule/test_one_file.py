@@ -1,4 +1,4 @@
-"""One registration, many readers: from lesson 12's file alone, outside the package, `skew` gets all that ours have."""
+"""One registration, many readers: from lesson 14's file alone, outside the package, `skew` gets all that ours have."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from minitvm.tools.cli.program_file import read_primitives
 from tests.fewer import examples
 
 ROOT = Path(__file__).resolve().parents[3]
-FILE = ROOT / "lessons" / "12_invent_a_primitive" / "skew.py"
+FILE = ROOT / "lessons" / "14_invent_a_primitive" / "skew.py"
 
 
 @T.prim_func

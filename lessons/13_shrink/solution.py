@@ -1,0 +1,17 @@
+"""One answer to exercise 13."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def shrink(steps: list[int], fails: Callable[[list[int]], bool]) -> list[int]:
+    """A failing list of some of the steps, from which no step can be left out."""
+    position = 0
+    while position < len(steps):
+        without = steps[:position] + steps[position + 1 :]
+        if fails(without):
+            steps, position = without, 0
+        else:
+            position += 1
+    return steps

@@ -1,0 +1,15 @@
+"""One answer to exercise 25."""
+
+from __future__ import annotations
+
+Level = list[tuple[int, int]]
+
+
+def levels(n: int) -> list[Level]:
+    """The levels of a tree that adds up n elements."""
+    tree: list[Level] = []
+    step = 1
+    while step < n:
+        tree.append([(to, to + step) for to in range(0, n - step, 2 * step)])
+        step *= 2
+    return tree
