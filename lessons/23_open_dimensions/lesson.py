@@ -114,7 +114,7 @@ print("the picture:", picture.save("open_length"))
 #
 # ## Memory by a formula
 #
-# Our layer needs memory for n * 96 floats between its two kernels. The memory planner of lesson 19 can plan with such
+# Our layer needs memory for n * 96 floats between its two kernels. The memory planner of lesson 20 can plan with such
 # formulas. When the network runs, only the value of n has to be inserted:
 
 # %%

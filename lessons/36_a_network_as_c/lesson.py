@@ -2,7 +2,7 @@
 # # A network as C
 #
 # A compiled network is data. It has kernels, constants, one block of memory that is planned in advance (the arena of
-# lesson 19), and a list of steps. In this lesson we print this data as C: the result is a program that needs no Python,
+# lesson 20), and a list of steps. In this lesson we print this data as C: the result is a program that needs no Python,
 # no library and no `malloc`, and it computes the same bits.
 
 # %%
