@@ -11,13 +11,13 @@ import numpy as np
 
 import minitvm
 from minitvm.build import code_target
+from minitvm.codegen.index_width import index_dtype
 from minitvm.errors import ExecutionError, InputError, MinitvmError, TargetError
 from minitvm.expr import IntImm, SizeVar, Var
 from minitvm.graph import GraphBuilder
 from minitvm.machines.cuda.runtime import architectures, machine_code
 from minitvm.machines.cuda.runtime.faults import Address, KernelFault
 from minitvm.machines.cuda.runtime.simulator import simulated
-from minitvm.machines.gpu.codegen.index_width import index_dtype
 from minitvm.runtime import dlpack, from_dlpack
 from minitvm.script import tir as T
 from minitvm.target import Target

@@ -157,7 +157,7 @@ SIMULATOR.edit("every step is one", "_ramp", "* np.asarray(stride).astype(dtype)
 SIMULATOR.edit("parameters have no end", "_pointer", "word.nbytes // dtype.itemsize", "None", by=[PRETENDED])
 SIMULATOR.edit("an element behind the end is in", "Pointer.elements", "<= self.length - count", "<= self.length",
                by=[PRETENDED])  # fmt: skip
-WIDTH = Faults("widths of indices", "minitvm.machines.gpu.codegen.index_width", [PRETENDED])
+WIDTH = Faults("widths of indices", "minitvm.codegen.index_width", [PRETENDED])
 WIDTH.edit("the border is one too far", "_fits", "high >= _LIMIT", "high > _LIMIT + 1")
 WIDTH.edit("steps do not matter", "_fits", "return all(_fits(child, analyzer) for child in children(node))",
            "return isinstance(node, Expr) or all(_fits(child, analyzer) for child in children(node))")  # fmt: skip

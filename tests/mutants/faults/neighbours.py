@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from tests.codegen.masked_kernels import run_compiled
 from tests.codegen.test_expressions import kernels as kernels_of_expressions
 from tests.codegen.test_expressions import plain_alike, special_numbers
+from tests.codegen.test_index_width import kernels
+from tests.codegen.test_index_width import test_every_step_of_an_index_of_32_bits_fits as every_step_fits
 from tests.codegen.test_random_kernels import (
     test_index_expressions_compute_what_the_interpreter_does as index_expressions_alike,
 )
@@ -21,8 +23,6 @@ from tests.link.test_bounds import test_bounds_of_positions_are_what_the_cache_h
 from tests.link.test_copies import test_each_kernel_finds_what_it_would_in_one_memory
 from tests.lowering.test_updating import test_a_function_that_updates_its_input_means_what_it_did as updates_alike
 from tests.lowering.test_updating import test_what_is_updated_is_a_part_of_what_a_function_is
-from tests.machines.gpu.test_index_width import kernels
-from tests.machines.gpu.test_index_width import test_every_step_of_an_index_of_32_bits_fits as every_step_fits
 from tests.machines.opencl.opencl_kernels import run_on_device
 from tests.te.test_tensors import test_all_values_are_those_of_one_reduction as one_reduction
 from tests.tir.schedule.test_partition_and_storage import (
@@ -68,7 +68,7 @@ UPDATES = by_hand(
     "updates in place", lambda: updates_alike("all"), test_what_is_updated_is_a_part_of_what_a_function_is
 )
 
-WIDTH = Faults("neighbours: index width", "minitvm.machines.gpu.codegen.index_width",
+WIDTH = Faults("neighbours: index width", "minitvm.codegen.index_width",
                [_drawn("widths of indices", kernels(), every_step_fits.hypothesis.inner_test)])  # fmt: skip
 WIDTH.edit("the end of a loop does not count", "_fits",
            "_fits(node.start + node.extent, analyzer) and _fits(node.body, analyzer)",

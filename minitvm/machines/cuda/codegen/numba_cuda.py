@@ -23,6 +23,7 @@ from __future__ import annotations
 from math import prod
 
 from .... import expr as ex
+from ....codegen.index_width import index_dtype
 from ....errors import Unsupported
 from ....expr.conditions import is_const
 from ....expr.intrin import COLLECTIVES
@@ -32,7 +33,6 @@ from ....tir.analysis.dynamic_shared import dynamic_storage
 from ....tir.analysis.threads import LANES, is_hardware_thread, is_of_a_warp, is_shared
 from ....tir.async_copies import COMMIT, SIZES, WAIT
 from ...gpu.codegen.grids import GridEmitter
-from ...gpu.codegen.index_width import index_dtype
 from ...simd.codegen.numba_expressions import short_name
 from ...simd.codegen.numba_statements import NumbaStatements, import_lines
 from ...simd.codegen.operands import access_outside

@@ -11,13 +11,13 @@ from typing import Any
 from .... import expr as ex
 from ....codegen import decompose
 from ....codegen.emitter import Emitter
+from ....codegen.index_width import index_dtype
 from ....codegen.spelling import BITS, COMPARISONS, C, atom
 from ....errors import Unsupported
 from ....expr.intrin import COLLECTIVES
 from ....target import Target
 from ....tir.analysis.threads import is_shared
 from ....tir.nodes import Buffer, BufferLoad, PrimFunc
-from ...gpu.codegen.index_width import index_dtype
 from ...simd.codegen.alignment import is_whole
 from .library import FLOAT_CALLS, Library, added, element, library_round
 from .types import literal, value_type

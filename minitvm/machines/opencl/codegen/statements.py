@@ -18,6 +18,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from .... import expr as ex
+from ....codegen.index_width import index_dtype
 from ....codegen.spelling import atom, is_index
 from ....codegen.vector_pieces import in_pieces, widest
 from ....expr.conditions import is_const
@@ -26,7 +27,6 @@ from ....tir import nodes as tir
 from ....tir.analysis.registers import Register, registers_of
 from ....tir.analysis.threads import grid_of, is_shared
 from ...gpu.codegen.grids import GridEmitter
-from ...gpu.codegen.index_width import index_dtype
 from .expressions import OpenCLExpressions
 from .library import put
 from .types import LANES, array_type, memory_type, value_type

@@ -1,11 +1,11 @@
-"""Decide whether a kernel's indices can be computed in 32 bits, for which the integer units of GPUs are built."""
+"""Decide whether a kernel's indices fit in 32 bits, the width of the integer units of GPUs and small CPUs."""
 
 from __future__ import annotations
 
-from ....arith import Analyzer
-from ....codegen.spelling import is_index
-from ....expr import DType, Expr, IntImm, Node, children
-from ....tir.nodes import BufferLoad, BufferStore, For, LetStmt, PrimFunc
+from ..arith import Analyzer
+from ..expr import DType, Expr, IntImm, Node, children
+from ..tir.nodes import BufferLoad, BufferStore, For, LetStmt, PrimFunc
+from .spelling import is_index
 
 _LIMIT = 2**31
 
