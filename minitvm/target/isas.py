@@ -39,6 +39,11 @@ class Isa:
         """The number of bits of a pointer and of C's `size_t`."""
         return 32 if self.architecture in ("arm", "wasm32") else 64
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether programs run without an operating system, as on a microcontroller: they have no threads."""
+        return "-none-" in self.triple
+
 
 def find_isa(name: str) -> Isa:
     """Return the instruction set of this name. Raises `TargetError` for an unknown name, with the nearest ones."""

@@ -113,6 +113,11 @@ class Target:
         """Return whether this is a CPU without vectors: one of 32 bits has no vectors of bytes either."""
         return self.kind == "cpu" and self.description.vector_bits <= SCALAR_BITS
 
+    @property
+    def has_threads(self) -> bool:
+        """Return whether several threads can share a loop. A CPU without an operating system has only one."""
+        return self.kind != "cpu" or not self.description.instruction_set.is_bare
+
     def multiplies_matrices(self, dtype: str) -> bool:
         """Return whether the machine has tensor cores that multiply matrices of a dtype and sum in float32."""
         return str(dtype) in getattr(self.description, "matrix_dtypes", ())

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Expr, FloorDiv, FloorMod, IntImm, Var, map_children, replace, substitute
+from ...target import Target
 from ..analysis.effects import effects
 from ..conditions import is_const, iterations, uses
 from ..nodes import Allocate, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
@@ -14,7 +15,7 @@ from .affine import structural_key
 from .unroll import bind
 
 
-def fuse_parallel_loops(func: PrimFunc) -> PrimFunc:
+def fuse_parallel_loops(func: PrimFunc, target: Target | None = None) -> PrimFunc:
     """Fuse perfectly nested parallel loops into one.
 
     before:
@@ -28,9 +29,9 @@ def fuse_parallel_loops(func: PrimFunc) -> PrimFunc:
             B[i_j_q, i_j_r] = A[i_j_q, i_j_r] * 2.0
 
     `for i in parallel(m): for j in parallel(n): S` becomes one parallel loop of m*n iterations. A parallel loop
-    anywhere else inside another loop becomes serial.
+    anywhere else inside another loop becomes serial, and so do all on a machine without threads.
     """
-    return func.with_body(_top(func.body))
+    return func.with_body(_top(func.body) if getattr(target, "has_threads", True) else _serial(func.body))
 
 
 def _top(stmt: Stmt) -> Stmt:

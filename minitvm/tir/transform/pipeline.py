@@ -79,7 +79,7 @@ PASSES: tuple[Pass, ...] = (
     plain(drop_blocks, "iterators become their values, predicates conditions, and local buffers allocations"),
     plain(inject_virtual_thread, "the statements of virtual threads are interleaved"),
     plain(simplify, "indices become linear; decided branches and loops of one iteration disappear"),
-    plain(fuse_parallel_loops, "each kernel has only one parallel loop, the outermost"),
+    Pass("fuse_parallel_loops", fuse_parallel_loops, "each kernel has only one parallel loop, the outermost"),
     plain(join_parallel_loops, "parallel loops that touch different elements become one loop"),
     plain(separate_allocations, "each iteration of a concurrent loop gets its own part of the storage"),
     plain(hoist_conditions, "inits move before their reduction loops, and invariant conditions around loops"),
