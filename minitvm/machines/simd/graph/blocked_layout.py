@@ -29,7 +29,12 @@ from .channel_use import channel_uses, convolution_of, is_depthwise
 
 
 def layouts(target: Target, accuracy: str) -> list[tuple[str, Callable[[Graph], Graph]]]:
-    """Return the layout passes of machines with vectors. This is the part "layouts" of their back ends."""
+    """Return the layout passes of machines with vectors. This is the part "layouts" of their back ends.
+
+    A scalar CPU has none: its kernels read single elements, so blocks and words would only have to be packed.
+    """
+    if target.is_scalar:
+        return []
     return [("blocked_layout", lambda graph: blocked_layout(graph, target, accuracy))]
 
 
