@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from ...target.isas import Isa
+from ...target import Target
 from .interface import CTensor, Interface
 from .names import quoted
+from .program import language
 from .weights import Weights
 
 # The compiler and the program that runs its programs elsewhere, by architecture; others are compiled on the machine.
 _CROSS = {
     "aarch64": ("aarch64-linux-gnu-", "qemu-aarch64 -L /usr/aarch64-linux-gnu"),
     "riscv64": ("riscv64-linux-gnu-", "qemu-riscv64 -L /usr/riscv64-linux-gnu"),
-    "arm": ("arm-none-eabi-", ""),
 }
+_BARE = {"arm": "arm-none-eabi-"}  # as `_CROSS`, without an operating system
 
 
-def makefile(api: Interface, weights: Weights, isa: Isa) -> str:
-    """Return the Makefile for an instruction set."""
-    n = api.name
+def makefile(api: Interface, weights: Weights, target: Target) -> str:
+    """Return the Makefile for a CPU."""
+    n, isa = api.name, target.instruction_set
+    if isa.is_bare:
+        return _bare_makefile(api, weights, target)
     flags = " ".join(["-O3", *isa.flags])
     prefix, runner = _CROSS.get(isa.architecture, ("", ""))
     cross = ""
@@ -34,7 +37,7 @@ NAME = {n}
 CFLAGS ?= {flags}
 CXXFLAGS ?= -O2
 # Products and sums are never contracted: results do not depend on the compiler.
-C = $(CC) -std=c11 -Wall -Wextra -Wno-psabi -ffp-contract=off $(CFLAGS)
+C = $(CC) -std={language(target).lower()} -Wall -Wextra -Wno-psabi -ffp-contract=off $(CFLAGS)
 CXX17 = $(CXX) -std=c++17 -Wall -Wextra $(CXXFLAGS)
 {cross}# The program that runs the test; empty: this machine does.
 RUN ={runner and " " + runner}
@@ -59,6 +62,44 @@ clean:
 """
 
 
+def _bare_makefile(api: Interface, weights: Weights, target: Target) -> str:
+    """Return the Makefile for a microcontroller: its objects, and a test on the machine that compiles them."""
+    isa = target.instruction_set
+    sources = ["$(NAME).c"]
+    if weights.linked:
+        sources.append(f"$(NAME)_weights.{'S' if weights.form == 'incbin' else 'c'}")
+    objects = " ".join(source.rpartition(".")[0] + ".o" for source in sources)
+    return f"""\
+# make          compile the network for {target.name}, and print its size: text is code and constants
+# make check    run the program on this machine on stored inputs, and compare its outputs with minitvm's
+NAME = {api.name}
+CROSS = {_BARE[isa.architecture]}
+CFLAGS ?= {" ".join(["-Os", *isa.flags])}
+HOST_CFLAGS ?= -O2
+# Products and sums are never contracted: results do not depend on the compiler.
+C = -std={language(target).lower()} -Wall -Wextra -ffp-contract=off
+
+.PHONY: all check clean
+all: {objects}
+\t$(CROSS)size {objects}
+
+%.o: %.c $(NAME).h
+\t$(CROSS)gcc $(C) $(CFLAGS) -c -o $@ $<
+
+%.o: %.S
+\t$(CROSS)gcc $(CFLAGS) -c -o $@ $<
+
+check: check_$(NAME)
+\t./check_$(NAME)
+
+check_$(NAME): check.c $(NAME).h {" ".join(sources)}
+\t$(CC) $(C) $(HOST_CFLAGS) -o $@ check.c {" ".join(sources)} -lm
+
+clean:
+\trm -f *.o check_$(NAME)
+"""
+
+
 def _weights_rule(weights: Weights) -> str:
     if not weights.linked:
         return ""
@@ -67,18 +108,18 @@ def _weights_rule(weights: Weights) -> str:
     return "\n$(NAME)_weights.o: $(NAME)_weights.c $(NAME).h\n\t$(C) -c -o $@ $(NAME)_weights.c\n"
 
 
-def cmake_text(api: Interface, weights: Weights, isa: Isa) -> str:
+def cmake_text(api: Interface, weights: Weights, target: Target) -> str:
     """Return the CMake project: the library, the example, and the test."""
     n = api.name
     languages = "C CXX ASM" if weights.linked and weights.form == "incbin" else "C CXX"
     sources = [f"{n}.c"]
     if weights.linked:
         sources.append(f"{n}_weights.{'S' if weights.form == 'incbin' else 'c'}")
-    options = ";".join(["-ffp-contract=off", "-Wno-psabi", "-O3", *isa.flags])
+    options = ";".join(["-ffp-contract=off", "-Wno-psabi", "-O3", *target.instruction_set.flags])
     return f"""\
 cmake_minimum_required(VERSION 3.13)
 project({n} {languages})
-set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD {language(target).removeprefix("C")})
 set(CMAKE_CXX_STANDARD 17)
 set({api.macro}_FLAGS "{options}" CACHE STRING "flags of the compiler for {n}.c")
 

@@ -1,4 +1,6 @@
-"""How expressions are spelled in C: indices as `int64_t` arithmetic, values in exactly their dtype.
+"""How expressions are spelled in C: values in exactly their dtype, indices as `int64_t` arithmetic.
+
+A CPU with addresses of 32 bits computes indices as `int32_t` if they fit.
 
 Floats use C's operators; all else calls a function of the `library`, which wraps, rounds and compares as the reference
 interpreter does.
@@ -13,6 +15,7 @@ from ... import expr as ex
 from ...codegen import decompose
 from ...codegen.emitter import Emitter
 from ...codegen.expressions import first_lanes_of
+from ...codegen.index_width import index_dtype
 from ...codegen.spelling import BITS, COMPARISONS, C, Names, atom, rounded
 from ...errors import Unsupported
 from ...expr.conditions import is_const
@@ -59,6 +62,8 @@ class CExpressions(Emitter):
         super().__init__(kernel, target, ())
         self.names = CNames(RESERVED | {kernel.name})
         self.library = CLibrary()
+        if target is not None and target.instruction_set.pointer_bits == 32:
+            self.index_dtype = index_dtype(kernel)
         self.arrays: set[Buffer] = set()  # on the stack, aligned
 
     def type_of(self, dtype: ex.DType) -> str:
@@ -75,8 +80,13 @@ class CExpressions(Emitter):
 
     # -- indices
 
+    @property
+    def index_type(self) -> str:
+        """The C type of indices."""
+        return scalar_type(element_of(self.index_dtype))
+
     def to_index(self, text: str) -> str:
-        return f"(int64_t){atom(text)}"
+        return f"({self.index_type}){atom(text)}"
 
     def from_index(self, name: str, dtype: ex.DType) -> str:
         return name if dtype == self.index_dtype else f"({value_type(*shape_of(dtype))}){name}"

@@ -31,6 +31,13 @@ def header_text(api: Interface, weights: Weights, stack_bytes: int) -> str:
         "",
         "/* Memory, in bytes. The arena, the weights and the states begin at a multiple of the alignment. */",
         f"#define {api.macro}_ALIGNMENT {ALIGNMENT}",
+        "#if defined(__cplusplus)",
+        f"#define {api.macro}_ALIGNED alignas({ALIGNMENT})",
+        "#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L",
+        f"#define {api.macro}_ALIGNED _Alignas({ALIGNMENT})",
+        "#else",
+        f"#define {api.macro}_ALIGNED __attribute__((aligned({ALIGNMENT})))",
+        "#endif",
     ]
     if isinstance(api.arena_bytes, int):
         lines.append(f"#define {api.macro}_ARENA_BYTES {api.arena_bytes}")
@@ -122,11 +129,6 @@ def _state(api: Interface) -> list[str]:
     n = api.name
     lines = [
         "/* Values that a run leaves for the next run. Reset them before the first run. */",
-        "#ifdef __cplusplus",
-        f"#define {api.macro}_ALIGNED alignas({ALIGNMENT})",
-        "#else",
-        f"#define {api.macro}_ALIGNED _Alignas({ALIGNMENT})",
-        "#endif",
         f"typedef struct {n}_state {{",
     ]
     for state in api.states:

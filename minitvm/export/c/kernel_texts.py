@@ -20,8 +20,7 @@ def kernel_texts(executable: Executable) -> KernelText:
         kernels.append(generate(func, target))
         stacks.append(_array_bytes(func))
         casts_to_unsigned |= any(map(_is_to_unsigned, find(func.body, Cast)))
-    names = [kernel.name for kernel in kernels]
-    return KernelText(library_text(kernels), [kernel.text for kernel in kernels], names, max(stacks), casts_to_unsigned)
+    return KernelText(library_text(kernels), kernels, max(stacks), casts_to_unsigned)
 
 
 def _is_to_unsigned(x: Cast) -> bool:

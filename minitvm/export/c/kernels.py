@@ -7,7 +7,8 @@
     }
 
 A parameter is a buffer's address or a scalar; 16-bit floats come as their bits (`uint16_t`), bools in memory as bytes.
-`thread` of `threads` threads runs its share of each parallel loop. Buffers do not overlap ("tir.noalias").
+`thread` of `threads` threads runs its share of each parallel loop; a kernel without such loops has no `thread`.
+Buffers do not overlap ("tir.noalias").
 
 The results have the bits of the CPU back end's kernels, if the compiler does not contract products and sums
 (`-ffp-contract=off`).
@@ -39,11 +40,15 @@ from .types import element_of, memory_type, shape_of
 
 @dataclass(frozen=True)
 class CKernel:
-    """A kernel's function, and the types and functions that it uses, by name: each after those that it uses itself."""
+    """A kernel's function, and the types and functions that it uses, by name: each after those that it uses itself.
+
+    If `is_shared`, threads share a loop, and the last two parameters are `int64_t thread, int64_t threads`.
+    """
 
     name: str
     text: str
     definitions: dict[str, str]
+    is_shared: bool
 
 
 def generate(kernel: tir.PrimFunc, target: Target | None = None) -> CKernel:
@@ -120,16 +125,18 @@ class _CKernel(CExpressions):
 
     def emitted(self) -> CKernel:
         """Return the kernel's function and what it uses."""
-        parameters = [*(self.parameter(p) for p in self.kernel.params), "int64_t thread", "int64_t threads"]
+        is_shared = any(loop.kind is tir.ForKind.PARALLEL for loop in ex.find(self.kernel.body, tir.For))
+        parameters = [self.parameter(p) for p in self.kernel.params]
+        parameters += ["int64_t thread", "int64_t threads"] if is_shared else []
         self.depth = 1
         self.stmt(self.kernel.body)
         names = [p.split()[-1].removeprefix("*").removeprefix("restrict ") for p in parameters]
         unused = [f"    (void){name};" for name in names if not self.is_read(name, self.lines)]
         # A kernel is never copied into its caller: it may read as int32 what another one wrote as bfloat16, and an
         # arena holds values of several types in turn. Inside one function, a compiler assumes that this never happens.
-        head = f"{APART} void {self.kernel.name}(\n    {', '.join(parameters)}\n) {{"
+        head = f"{APART} void {self.kernel.name}(\n    {', '.join(parameters) or 'void'}\n) {{"
         text = "\n".join([*self.header(), head, *unused, *self.lines, "}", ""])
-        return CKernel(self.kernel.name, text, self.library.definitions)
+        return CKernel(self.kernel.name, text, self.library.definitions, is_shared)
 
     def parameter(self, param: tir.Buffer | ex.Var) -> str:
         """Return the declaration of a parameter."""
@@ -138,7 +145,7 @@ class _CKernel(CExpressions):
             return f"{pointer(param, param not in self.written)}restrict {self.names[param]}"
         if is_index(param):
             self.wide.add(param)
-            return f"int64_t {self.names[param]}"
+            return f"{self.index_type} {self.names[param]}"
         return f"{self.type_of(param.dtype)} {self.names[param]}"
 
     def is_read(self, name: str, lines: list[str]) -> bool:
@@ -151,16 +158,19 @@ class _CKernel(CExpressions):
     def loop_header(self, name: str, first: str, end: str) -> str:
         self.scopes[-1].discard(name)
         if end.lstrip("-").isdigit() or end.isidentifier():
-            return f"for (int64_t {name} = {first}; {name} < {end}; ++{name}) {{"
+            return f"for ({self.index_type} {name} = {first}; {name} < {end}; ++{name}) {{"
         last = self.names.fresh(f"{name}_end")
-        return f"for (int64_t {name} = {first}, {last} = {end}; {name} < {last}; ++{name}) {{"
+        return f"for ({self.index_type} {name} = {first}, {last} = {end}; {name} < {last}; ++{name}) {{"
 
     def offset(self, stmt: tir.For) -> str:
         return "" if is_const(stmt.start, 0) else f"{atom(self.index(stmt.start))} + "
 
     def share(self, stmt: tir.For) -> tuple[str, str]:
         n, offset = f"(int64_t){atom(self.index(stmt.extent))}", self.offset(stmt)
-        return f"{offset}{n} * thread / threads", f"{offset}{n} * (thread + 1) / threads"
+        first, end = f"{n} * thread / threads", f"{n} * (thread + 1) / threads"
+        if self.index_dtype != "int64":
+            first, end = f"({self.index_type})({first})", f"({self.index_type})({end})"
+        return f"{offset}{first}", f"{offset}{end}"
 
     def definition(self, var: ex.Var, text: str, dtype: ex.DType) -> str:
         return f"const {self.type_of(dtype)} {self.names[var]} = {text};"

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from ...executable import ArenaSlice, BindSize, Dim, Loop
 from ...executable.alignment import ALIGNMENT
 from ...expr import Expr
+from ...target import Target
 from . import checks
 from .failures import KINDS, Failures
 from .interface import Interface
+from .kernels import CKernel
 from .names import comment
 from .sizes import SizeWriter, helper_text
 from .steps import StepWriter, job_text
@@ -19,15 +21,14 @@ from .weights import Weights, locations
 
 @dataclass(frozen=True)
 class KernelText:
-    """The kernels of a program as C: what comes before them (types, library functions), each function, their names.
+    """The kernels of a program as C: what comes before them (types, library functions), and each kernel.
 
     `stack_bytes` are the bytes of the local arrays of the kernel that has the most. `casts_to_unsigned` says whether a
     kernel casts floats to unsigned integers, which is undefined for negative numbers.
     """
 
     prelude: str
-    functions: Sequence[str]
-    names: Sequence[str]
+    kernels: Sequence[CKernel]
     stack_bytes: int
     casts_to_unsigned: bool
 
@@ -35,14 +36,14 @@ class KernelText:
 def program_text(api: Interface, weights: Weights, kernels: KernelText) -> str:
     """Return the text of the program."""
     failures = Failures(api.macro)
-    run, used, shared = _run(api, weights, failures, kernels.names)
+    run, used, shared = _run(api, weights, failures, kernels.kernels)
     plan, used_by_plan = _plan(api, failures) if api.sizes else ("", set())
-    jobs = [job_text(api.executable.kernels[number], kernels.names[number]) for number in sorted(shared)]
+    jobs = [job_text(api.executable.kernels[number], kernels.kernels[number].name) for number in sorted(shared)]
     body = "\n".join([plan, run])
     parts = [
         _head(api),
         kernels.prelude,
-        *kernels.functions,
+        *(kernel.text for kernel in kernels.kernels),
         *jobs,
         helper_text(used | used_by_plan) if "UNDEFINED" in body else "",
         _support(api, weights, body),
@@ -54,14 +55,26 @@ def program_text(api: Interface, weights: Weights, kernels: KernelText) -> str:
     return "\n".join(part.strip("\n") + "\n" for part in parts if part.strip())
 
 
+def language(target: Target) -> str:
+    """Return the version of C that a program for this CPU needs: vectors are aligned with a feature of C11."""
+    return "C99" if target.is_scalar else "C11"
+
+
 def _head(api: Interface) -> str:
+    version, arena = language(Target(api.executable.target)), f"the arena under {api.macro}_STATIC_ARENA"
     return f"""\
 /* {comment(api.executable.name)}, compiled by minitvm for {comment(api.executable.target)}.
 
-   C11, without memory allocation and without writable globals, except the arena under {api.macro}_STATIC_ARENA. */
+   {version}, without memory allocation and without writable globals, except {arena}. */
 #include "{api.name}.h"
 
+#if !defined(__STDC_HOSTED__) || __STDC_HOSTED__
 #include <string.h>
+#else  /* compilers require these functions also where there is no C library */
+int memcmp(const void *a, const void *b, size_t bytes);
+void *memcpy(void *to, const void *from, size_t bytes);
+void *memset(void *memory, int byte, size_t bytes);
+#endif
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the weights are little-endian"
@@ -69,11 +82,13 @@ def _head(api: Interface) -> str:
 """
 
 
-def _run(api: Interface, weights: Weights, failures: Failures, names: Sequence[str]) -> tuple[str, set[str], set[int]]:
+def _run(
+    api: Interface, weights: Weights, failures: Failures, kernels: Sequence[CKernel]
+) -> tuple[str, set[str], set[int]]:
     """Return the function that runs the program, the size helpers that it uses, and its kernels that threads share."""
     lines: list[str] = []
     writer = SizeWriter({}, lines, failures.returns(*checks.TOO_LARGE))
-    steps = StepWriter(api, writer, failures, weights.offsets, names)
+    steps = StepWriter(api, writer, failures, weights.offsets, kernels)
     writer.line(f"if (arguments == NULL) {failures.returns(*checks.NO_ARGUMENTS)}")
     _pointers(api, weights, writer)
     checks.read_scalars(api, writer, failures)
@@ -158,10 +173,10 @@ def _support(api: Interface, weights: Weights, body: str) -> str:
         rows = ", ".join(str(byte) for byte in weights.identity)
         parts.append(f"static const unsigned char identity[] = {{{rows}}};  /* the first bytes of the weights */")
     if api.arena_bytes != 0 and isinstance(api.arena_bytes, int):
-        arena = f"static _Alignas({ALIGNMENT}) unsigned char static_arena[{api.macro}_ARENA_BYTES];"
+        arena = f"static {api.macro}_ALIGNED unsigned char static_arena[{api.macro}_ARENA_BYTES];"
         parts.append(f"#ifdef {api.macro}_STATIC_ARENA\n{arena}\n#endif")
     if "nothing" in body or "present(" in body:
-        parts.append(f"static _Alignas({ALIGNMENT}) const unsigned char nothing[{ALIGNMENT}];  /* of empty tensors */")
+        parts.append(f"static {api.macro}_ALIGNED const unsigned char nothing[{ALIGNMENT}];  /* of empty tensors */")
     if "present(" in body:
         parts.append(_PRESENT)
     if "overlaps(" in body:

@@ -78,15 +78,14 @@ def project(
     block = collect(executable, weights)
     kernels = kernel_texts(executable)
     example = computed(api, module, inputs, _tolerance(machine), kernels.casts_to_unsigned)
-    isa = find_isa(machine.isa)
     sizes = {var.name: value for var, value in example.sizes.items()}
     texts = {
         f"{name}.h": header_text(api, block, kernels.stack_bytes),
         f"{name}.c": program_text(api, block, kernels),
         f"{name}.hpp": hpp_text(api, block),
         "example.cpp": example_cpp(api, block, sizes),
-        "Makefile": makefile(api, block, isa),
-        "CMakeLists.txt": cmake_text(api, block, isa),
+        "Makefile": makefile(api, block, machine),
+        "CMakeLists.txt": cmake_text(api, block, machine),
     }
     return {
         **{path: content.encode() for path, content in texts.items()},

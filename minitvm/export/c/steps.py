@@ -16,6 +16,7 @@ from ...expr import DType, Expr, Var, free_vars
 from .checks import TOO_LARGE, check_guard
 from .failures import Failures
 from .interface import Interface, ctype, dim_text, plus
+from .kernels import CKernel
 from .names import comment
 from .sizes import SizeWriter
 
@@ -24,7 +25,7 @@ _NARROW = ("int8_t", "int16_t", "int32_t", "uint8_t", "uint16_t", "uint32_t")  #
 
 @dataclass
 class StepWriter:
-    """Writes the steps of one program. `kernels` are the C functions of its kernels, and `shared` those of the jobs
+    """Writes the steps of one program. `kernels` are its kernels as C, and `shared` the numbers of those of the jobs
     that threads share.
     """
 
@@ -32,7 +33,7 @@ class StepWriter:
     writer: SizeWriter
     failures: Failures
     offsets: Mapping[int, int]
-    kernels: Sequence[str]
+    kernels: Sequence[CKernel]
     shared: set[int] = field(default_factory=set)
 
     @property
@@ -87,11 +88,11 @@ class StepWriter:
 
     def _call(self, step: exe.CallKernel) -> None:
         kernel = self._x.kernels[step.kernel]
-        function = self.kernels[step.kernel]
+        function, is_shared = self.kernels[step.kernel].name, self.kernels[step.kernel].is_shared
         arguments = [self._argument(a, p.dtype) for a, p in zip(step.args, kernel.params, strict=True)]
         about = f"  /* {comment(step.operator)} */" if step.operator else ""
-        if not step.parallel:
-            self.writer.line(f"{function}({', '.join([*arguments, '0', '1'])});{about}")
+        if not step.parallel or not is_shared:
+            self.writer.line(f"{function}({', '.join([*arguments, *(('0', '1') if is_shared else ())])});{about}")
             return
         self.shared.add(step.kernel)
         job = f"struct {function}_job job = {{{', '.join(arguments) or '0'}}};"

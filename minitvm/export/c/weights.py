@@ -84,7 +84,7 @@ def _array(data: bytes, name: str) -> str:
         [
             f'#include "{name}.h"',
             "",
-            f"_Alignas({ALIGNMENT}) const unsigned char {name}_weights[{name.upper()}_WEIGHTS_BYTES] = {{",
+            f"{name.upper()}_ALIGNED const unsigned char {name}_weights[{name.upper()}_WEIGHTS_BYTES] = {{",
             *rows,
             "};",
             "",

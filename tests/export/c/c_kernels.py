@@ -87,7 +87,9 @@ def _program(kernels: Sequence[CKernel], calls: Sequence[tuple[PrimFunc, Sequenc
             read.append(f"void *{name} = array({data.nbytes});")
             write.append(f"fwrite({name}, 1, {data.nbytes}, stdout);")
             names.append(name if isinstance(param, Buffer) else f"*({_scalar(data)} *){name}")
-        run += [f"{kernel.name}({', '.join([*names, str(t), str(threads)])});" for t in range(threads)]
+        for t in range(threads):
+            share = [str(t), str(threads)] if kernel.is_shared else []
+            run.append(f"{kernel.name}({', '.join([*names, *share])});")
         write += [f"release(a{number}_{position});" for position in range(len(arrays))]
     body = "\n    ".join([*read, *run, *write, "return 0;"])
     return f"{source(kernels)}{_MAIN}\nint main(void) {{\n    {body}\n}}\n"

@@ -1,0 +1,122 @@
+"""An int8 network for a Cortex-M4: C99 in integers of 32 bits, with little memory, equal to minitvm's own answer."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minitvm
+from minitvm.build import code_target, compile_executable
+from minitvm.export.c.project import project
+from minitvm.export.folders import fill
+from minitvm.graph import Graph, GraphBuilder
+from minitvm.reference import graph as interpreter
+from minitvm.runtime import GraphModule
+from minitvm.runtime.here import on_this_machine
+from tests.export.c.programs import EQUAL, SANITIZED, call, needs_gcc
+
+pytestmark = needs_gcc
+
+M4 = "cpu -arch=cortex-m4"
+C99 = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")
+THUMB = ("--target=thumbv7em-none-eabihf", "-mcpu=cortex-m4", "-ffreestanding", "-Os")
+INPUTS = 40
+
+MAIN = """
+#include "net.h"
+#include <stdio.h>
+
+int main(void)
+{
+    static float x[NET_INPUT_X_ELEMENTS], y[NET_OUTPUT_Y_ELEMENTS];
+    net_arguments arguments = {0};
+    arguments.input.x = x;
+    arguments.output.y = y;
+    while (fread(x, sizeof x, 1, stdin) == 1)
+        if (net_run(&arguments) != 0 || fwrite(y, sizeof y, 1, stdout) != 1)
+            return 1;
+    return 0;
+}
+"""
+
+
+@functools.cache
+def network() -> Graph:
+    """A small depthwise-separable network in int8, of odd sizes."""
+    rng = np.random.default_rng(3)
+    b = GraphBuilder("keyword")
+
+    def layer(x: object, shape: tuple[int, ...], **attrs: object) -> object:
+        weights = b.constant((rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype("float32"))
+        bias = b.constant(rng.standard_normal(shape[0]).astype("float32") / 8)
+        return b.op("nn.relu", b.op("nn.bias_add", b.op("nn.conv2d", x, weights, **attrs), bias))
+
+    y = layer(b.input("x", (1, 1, 13, 10)), (9, 1, 4, 3), strides=(2, 2), padding=(1, 1, 2, 1))
+    for _ in range(2):
+        y = layer(y, (9, 1, 3, 3), padding=(1, 1, 1, 1), groups=9)
+        y = layer(y, (9, 9, 1, 1))
+    y = b.op("reshape", b.op("nn.global_avg_pool", y), newshape=(1, 9))
+    y = b.op("nn.dense", y, b.constant(rng.standard_normal((5, 9)).astype("float32")), name="y")
+    samples = [rng.standard_normal((1, 1, 13, 10)).astype("float32") for _ in range(8)]
+    return minitvm.quantize(b.build([y]), samples, dtype="int8").graph
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("keyword") / "net"
+    fill(place, project(network(), target=M4))
+    return place
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_results_have_the_bits_of_the_module(compiler: str, folder: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    (folder / "main.c").write_text(MAIN)
+    sources = ("main.c", "net.c", "net_weights.c")
+    call(compiler, *C99, *SANITIZED, "-DNET_STATIC_ARENA", *sources, "-o", f"main_{compiler}", "-lm", folder=folder)
+    rng = np.random.default_rng(5)
+    inputs = (rng.standard_normal((INPUTS, 1, 1, 13, 10)) * rng.choice([0.1, 1, 9], (INPUTS, 1, 1, 1, 1))).astype("f4")
+    (folder / "inputs").write_bytes(inputs.tobytes())
+    call("sh", "-c", f"./main_{compiler} < inputs > outputs", folder=folder)
+    executable = compile_executable(network(), code_target(M4))
+    module = GraphModule(on_this_machine(executable))
+    expected = np.stack([np.array(module(x)) for x in inputs])
+    assert (folder / "outputs").read_bytes() == expected.tobytes() and len(np.unique(expected)) > INPUTS
+    for x, y in zip(inputs[:3], expected, strict=False):
+        np.testing.assert_allclose(interpreter.run(network(), [x])[0], y, rtol=1e-6)
+
+
+def test_the_files_are_c99(folder: Path) -> None:
+    for compiler in filter(shutil.which, ("gcc", "clang")):
+        for file in ("net.c", "net_weights.c", "check.c"):
+            call(compiler, *C99, "-O2", "-DNET_STATIC_ARENA", "-c", file, "-o", "c99.o", folder=folder)
+    assert call("make", "-s", "check", folder=folder) == EQUAL
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
+def test_thumb_code_needs_no_library_but_mathematics(folder: Path) -> None:
+    """No 64-bit division, which is a function call on this CPU, and no header of a C library."""
+    call("clang", *C99, *THUMB, "-c", "net.c", "-o", "thumb.o", folder=folder)
+    needed = set(re.findall(r"U (\w+)", call("nm", "thumb.o", folder=folder)))
+    assert needed <= {"memcmp", "memcpy", "memset", "net_weights", "rintf", "fmaf"}
+
+
+def test_kernels_have_neither_threads_nor_indices_of_64_bits(folder: Path) -> None:
+    text = (folder / "net.c").read_text()
+    kernels = text[text.index("// kernel") : text.index("int net_run")]
+    assert "for (int32_t" in kernels and "share(" not in text
+    before_support = kernels[: kernels.index("static const unsigned char identity")]
+    assert "int64_t" not in before_support
+
+
+def test_layers_of_int8_stay_in_bytes() -> None:
+    """No copies in words of four channels, and no sums of 32 bits in memory."""
+    executable = compile_executable(network(), code_target(M4))
+    names = [kernel.func().name for kernel in executable.kernels]  # type: ignore[misc]
+    assert not [name for name in names if "block_axis" in name]
