@@ -54,7 +54,8 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
     a `runtime.Functions`, which maps names to functions. The options are the fields of `build_options.BuildOptions`:
 
         params, shapes, stop_before, states, max_length    describe the model
-        accuracy, tuned ("auto" if not given), checked     decide how it is compiled
+        accuracy, tuned ("auto" if not given), checked,    decide how it is compiled
+        replace
         threads, device                                    decide where it runs
         progress                                           is called during the build
 
@@ -76,12 +77,15 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
         of_function: ForBuild = {"threads": settings.threads, "progress": settings.progress, "device": settings.device}
         return Functions({name: build(func, machine, **of_function) for name, func in model.items()})
     is_function = isinstance(model, PrimFunc | IRModule)
+    if is_function and settings.replace:
+        what = model.name if isinstance(model, PrimFunc) else "a module"
+        raise InputError(f"replace= goes with a model; {what} has no operators")
     if is_function and settings.checked:
         raise InputError(
             "checked=True goes with a model; a tir function has no operators\n  try:    tir.run(func, ...)"
         )
     if not is_function:
-        model = imported(model, settings.of_model)
+        model = _graph_of(model, settings)
         if settings.checked:
             from .graph.checked import checked_indices
 
@@ -135,14 +139,14 @@ def lower(model: Any, target: str | Target = "cpu", stop_at: str = "kernel", **o
     machine = _at_hand(target) if stop_at in ("graph", "fused", "te", "tir") else code_target(target)
     if stop_at == "executable":
         if not isinstance(model, PrimFunc | IRModule):
-            model = imported(model, settings.of_model)
+            model = _graph_of(model, settings)
         return compile_executable(model, machine, settings)
     if isinstance(model, PrimFunc | IRModule):
         func = _single(model)
         if stop_at in ("graph", "fused", "te"):
             raise InputError(f"stop_at={stop_at!r}: a tir function begins at 'tir'")
         return {func.name: _descend(func, machine, stop_at, settings.callback, schedule=False)}
-    graph = imported(model, settings.of_model)
+    graph = _graph_of(model, settings)
     if stop_at == "graph":
         return graph
     fused = optimize_graph(graph, machine, settings)
@@ -168,6 +172,16 @@ def lower(model: Any, target: str | Target = "cpu", stop_at: str = "kernel", **o
         if settings.progress:
             settings.progress(f"lowering to {stop_at}", count + 1, len(units))
     return programs
+
+
+def _graph_of(model: Any, settings: BuildOptions) -> Graph:
+    """Return the graph of a model, in which the operators that `replace` names are replaced."""
+    graph: Graph = imported(model, settings.of_model)
+    if not settings.replace:
+        return graph
+    from .graph.replacing import replaced
+
+    return replaced(graph, settings.replace)
 
 
 def code_target(target: str | Target) -> Target:

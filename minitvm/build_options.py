@@ -37,7 +37,9 @@ class BuildOptions:
     database with the fastest schedules that `minitvm tune` measured: its path or URL, None for no database, or "auto"
     for the user's own (MINITVM_RECORDS) if it exists. With `checked=True`, a run ends with an error if a data-dependent
     index is out of range; otherwise such an index is moved to the nearest element (docs/semantics.md). `only` keeps the
-    fused operator with this name.
+    fused operator with this name. `replace` maps names of operators to programs that compute them instead,
+    {"nn.softmax": my_softmax}: a `PrimFunc`, a function `f(sch)` that schedules the operator's own loops, or a te
+    function like that of the operator (`graph.replacing`).
 
     Callbacks: `progress(stage, done, total)` is called during the build, and `callback(name, before, after)` after
     every pass.
@@ -55,6 +57,7 @@ class BuildOptions:
     tuned: str | None = None
     checked: bool = False
     only: str | None = None
+    replace: Mapping[str, Any] | None = None
     progress: Progress | None = None
     callback: PassCallback | None = None
     threads: int | None = None
@@ -94,6 +97,7 @@ class ForBuild(ModelOptions, total=False):
     threads: int | None
     device: str | int | None
     checked: bool
+    replace: Mapping[str, Any] | None
 
 
 class ForLower(ModelOptions, total=False):
@@ -101,6 +105,7 @@ class ForLower(ModelOptions, total=False):
 
     callback: PassCallback | None
     only: str | None
+    replace: Mapping[str, Any] | None
 
 
 def options_of(function: str, options: Mapping[str, Any], kind: type) -> BuildOptions:

@@ -44,15 +44,21 @@ def te_function(
     """Return the loop program of the tensors that `fcompute` returns for placeholders of these types, and the sizes
     that become its scalar parameters: those that are no dimension of a placeholder.
 
-    Raises `InputError` if it returns anything but tensors.
+    If it returns a loop program instead, that program is the result. Raises `InputError` for anything else.
     """
     label = name or _name_of(fcompute)
     inputs = [te.placeholder(list(shape), dtype, name=f"p{k}") for k, (shape, dtype) in enumerate(types)]
     results = fcompute(*inputs, **attrs)
+    if isinstance(results, PrimFunc | Schedule):
+        return one_function(results), ()
     outputs = list(results) if isinstance(results, tuple | list) else [results]
     if not outputs or not all(isinstance(tensor, te.Tensor) for tensor in outputs):
         raise InputError(
-            report(f"{label} is no tensor expression", wanted="a te.Tensor, or a list of them", found=repr(results))
+            report(
+                f"{label} is no tensor expression",
+                wanted="a te.Tensor, a list of them, or a PrimFunc",
+                found=repr(results),
+            )
         )
     plain = {d for shape, _ in types for d in shape if isinstance(d, Var)}
     sizes: dict[Var, None] = {}

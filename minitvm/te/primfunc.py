@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .. import expr as ex
+from ..arith import Analyzer
 from ..errors import InputError, report
 from ..expr.conditions import is_const
 from ..expr.printer import fresh
 from ..tir import nodes as tir
-from ..tir.analysis.block_regions import with_declared_regions
+from ..tir.analysis.block_regions import union_regions, with_declared_regions
 from ..tir.analysis.tree import fresh_copy
 from .nodes import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor, TensorLoad
 from .tensors import post_order
@@ -149,6 +150,7 @@ class _FunctionBuilder:
         root = tir.root_block(op.func)
         paired = zip(op.func.buffers, (*op.inputs, *outputs), strict=True)
         moved = {buffer: self.buffers[tensor] for buffer, tensor in paired}
+        shared = len(set(op.inputs)) < len(op.inputs)
         for buffer in root.alloc_buffers:
             moved[buffer] = ex.replace(buffer, name=fresh(buffer.name, self.buffer_names))
 
@@ -159,7 +161,9 @@ class _FunctionBuilder:
             ):
                 return ex.replace(at, buffer=moved[at.buffer])
             if isinstance(at, tir.Block):
-                return ex.replace(at, name=fresh(at.name, self.block_names))
+                # Two inputs may be one tensor: a block declares one region for each buffer.
+                reads = union_regions(at.reads, Analyzer.inside(*at.iter_vars)) if shared else at.reads
+                return ex.replace(at, name=fresh(at.name, self.block_names), reads=reads)
             return None
 
         # A function may be called twice: each call gets its own loops and blocks.

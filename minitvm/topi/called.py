@@ -93,6 +93,14 @@ def signature(func: PrimFunc) -> str:
     return f"{func.name}({', '.join(params)})"
 
 
+def finds_its_sizes(func: PrimFunc) -> bool:
+    """Return whether the shapes of a function's inputs determine all sizes in the shapes of its results."""
+    results = _results(func)
+    known = {dim for buffer in func.buffers if buffer not in results for dim in buffer.shape}
+    known |= {param for param in func.params if isinstance(param, ex.Var)}
+    return all(var in known for buffer in results for dim in buffer.shape for var in ex.free_vars(dim))
+
+
 def _results(func: PrimFunc) -> tuple[Buffer, ...]:
     """Return the results of a function: the parameters from the first one after its last input."""
     written = _written(func)

@@ -29,8 +29,9 @@ import numpy as np
 from ...expr import replace
 from ...expr.printer import fresh
 from ...topi import registry
+from ...topi.fusion_class import fusion_class
 from ...topi.registry import MAPS, Pattern
-from ..nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
+from ..nodes import BIND_SIZE, CALL_TIR, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
 from ..rewrite import same_shape
 
 _INJECTIVE = (*MAPS, Pattern.INJECTIVE)
@@ -86,7 +87,7 @@ class _Fusion:
 
     def add(self, item: OpNode) -> None:
         """Create a group for `item`, and merge in the producers that it may take."""
-        group = _Group(item, Pattern.OPAQUE if item.op == FUSED else registry.get(item.op).pattern)
+        group = _Group(item, _pattern_of(item))
         if not self.waits(item):
             self.take_producers(group)
         self.groups[group] = None
@@ -218,6 +219,13 @@ def fuse(graph: Graph) -> Graph:
     return replace(graph, constants=kept, nodes=tuple(nodes))
 
 
+def _pattern_of(item: OpNode) -> Pattern:
+    """Return the pattern class of a node. That of a call follows from the loop program that it calls."""
+    if item.op == CALL_TIR:
+        return fusion_class(item.attrs["func"], len(item.outputs))
+    return Pattern.OPAQUE if item.op == FUSED else registry.get(item.op).pattern
+
+
 def _turns(item: OpNode) -> bool:
     """Return whether an operator changes which axis is contiguous in memory, as a transpose does."""
     if item.op == "transpose":
@@ -246,7 +254,7 @@ def _stays_apart(maker: OpNode, reader: OpNode) -> bool:
 
 def _narrows(item: OpNode) -> bool:
     """Return whether an element-wise operator's results have fewer bytes than its input."""
-    if item.op == FUSED or registry.get(item.op).pattern not in MAPS or len(item.outputs) != 1:
+    if _pattern_of(item) not in MAPS or len(item.outputs) != 1:
         return False
     return item.inputs[0].dtype.bytes > item.output.dtype.bytes
 
@@ -257,7 +265,7 @@ def _absorbs(item: OpNode, op: str) -> bool:
 
 def _takes(item: OpNode, value: Value) -> bool:
     """Return whether `item` may absorb producers and reads each element of `value` about once."""
-    pattern = registry.get(item.op).pattern
+    pattern = _pattern_of(item)
     if pattern not in (*_INJECTIVE, Pattern.COMM_REDUCE):
         return False
     if item.op == MATCH_CAST:
