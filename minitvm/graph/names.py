@@ -17,6 +17,9 @@ def operator_names(graph: Graph, within: str = "") -> list[str]:
     names: list[str] = []
     used: set[str] = set()
     for item in graph.nodes:
+        if item.engine:
+            names.append(fresh(identifier(item.graph.name), used))
+            continue
         parts = list(dict.fromkeys(_word(n) for n in item.operators))
         name = identifier("_".join(parts[:MOST_PARTS])) + ("_etc" if len(parts) > MOST_PARTS else "")
         names.append(fresh(f"{within}_{name}" if within else name, used))
@@ -39,8 +42,12 @@ def _word(item: OpNode) -> str:
 
 
 def functions(graph: Graph, within: str = "") -> list[tuple[str, OpNode]]:
-    """Return the names and nodes of an optimized graph that become functions, including those in loop bodies."""
+    """Return the names and nodes of an optimized graph that become functions, including those in loop bodies.
+
+    An engine computes a region, so regions are not listed.
+    """
     listed: list[tuple[str, OpNode]] = []
     for name, item in zip(operator_names(graph, within), graph.nodes, strict=True):
-        listed += functions(item.body, name) if item.op == LOOP else [(name, item)]
+        if not item.engine:
+            listed += functions(item.body, name) if item.op == LOOP else [(name, item)]
     return listed

@@ -7,7 +7,8 @@
 
 Every value is defined once: as an input, by a constant, or as the output of a node; nodes are in topological order. A
 dimension is an int or, if symbolic, an expression over variables. A fused group is a node with the op "fused"; its attr
-"graph" is the inner graph, whose inputs and outputs are those of the node, in the same order.
+"graph" is the inner graph, whose inputs and outputs are those of the node, in the same order. If it has an attr
+"engine", it is a *region*: that engine computes it, instead of our kernels (`passes.partition`).
 
 A node `match_cast(x, dims=((a, b), ...))` is `x` with each dimension `a` of its shape written as `b`. It asserts that
 both are equal: a run in which they are not is refused before its first kernel starts. So a shape that is derived from
@@ -37,6 +38,7 @@ from ..expr import DType, Expr, IntImm, Node, SizeVar, Var, node, walk
 
 Dim: TypeAlias = int | Expr
 FUSED = "fused"
+ENGINE = "engine"  # the attribute of a fused group that is a region
 MATCH_CAST = "match_cast"
 BIND_SIZE = "bind_size"
 LOOP = "loop"
@@ -127,6 +129,12 @@ class OpNode(Node):
             raise InputError(f"{self.op} is no fused group")
         inner: Graph = self.attrs["graph"]
         return inner
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine that computes this region, or "" if our kernels compute the node."""
+        name: str = self.attrs.get(ENGINE, "") if self.op == FUSED else ""
+        return name
 
     @property
     def operators(self) -> tuple[OpNode, ...]:

@@ -6,6 +6,10 @@
     for match in matches(biased, item, GraphFacts(graph)):
         match["x"], match.array("bias"), match.node("product") if "product" in match else None
 
+A chain of operators can also be written from its first to its last operator. The optional ones may be missing:
+
+    op("nn.conv2d", x, w).then("nn.bias_add", constant(), optional=True).then("nn.relu", optional=True)
+
 `value` matches any value, `constant` matches a value whose array is known, and `op` matches the output of an operator
 whose inputs match. Each accepts a condition (`when`), and a name under which a match holds the value. A name that
 occurs twice must hold the same value both times: `op("multiply", x, op("sigmoid", x))` is x * sigmoid(x). `p | q`
@@ -59,11 +63,14 @@ class GraphFacts:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A match of a pattern: the node at the root of the match, and the matched values by name."""
+    """A match of a pattern: the node at the root of the match, the matched values by name, and the operators that the
+    pattern names, the root first.
+    """
 
     root: OpNode
     facts: GraphFacts
     values: Mapping[str, Value]
+    nodes: tuple[OpNode, ...] = ()
 
     def __getitem__(self, name: str) -> Value:
         return self.values[name]
@@ -89,6 +96,17 @@ class ValuePattern:
 
     def __or__(self, other: ValuePattern) -> ValuePattern:
         return _Either(first=self, second=other)
+
+    def then(
+        self, ops: str | Collection[str], *operands: ValuePattern, optional: bool = False, any_order: bool = False
+    ) -> ValuePattern:
+        """Return a pattern for an operator whose first input matches this pattern, and its further inputs `operands`.
+
+        Without `operands`, it may have any further inputs. If it is `optional`, the result also matches without it.
+        With `any_order`, the first two inputs may be in either order.
+        """
+        reader = op(ops, self, *operands or (...,), any_order=any_order)
+        return reader | self if optional else reader
 
     def matches(self, value: Value, match: Match) -> Iterator[Match]:
         """Yield the ways to match a value. Each is `match` plus the names that this pattern adds."""
@@ -133,9 +151,9 @@ class OpPattern(ValuePattern):
         if self.holds is not None and not self.holds(node):
             return
         patterns = (*self.operands, *[self.others or ValuePattern()] * more)
-        for named in self._named(value, match):
+        for named in self._named(value, replace(match, nodes=(*match.nodes, node))):
             yield from _all_match(patterns, inputs, named)
-            if self.any_order:
+            if self.any_order and len(inputs) > 1:
                 yield from _all_match(patterns, (inputs[1], inputs[0], *inputs[2:]), named)
 
 
@@ -182,7 +200,7 @@ def op(
     return OpPattern(name, None, names, patterns, others, when, alone, any_order)
 
 
-def matches(pattern: OpPattern, item: OpNode, facts: GraphFacts) -> Iterator[Match]:
+def matches(pattern: ValuePattern, item: OpNode, facts: GraphFacts) -> Iterator[Match]:
     """Yield the ways in which the pattern matches with `item` at its root. `item` must have one output to match."""
     if len(item.outputs) == 1:
         yield from pattern.matches(item.outputs[0], Match(item, facts, {}))

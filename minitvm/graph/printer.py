@@ -62,6 +62,7 @@ def _function(graph: Graph, name: str, names: _ValueNames, mark: dict[Node, str]
         label = item.op
         if item.op == FUSED:
             label = called
+            groups += [f"# {item.engine} computes this region"] if item.engine else []
             groups += [*_function(item.graph, label, _ValueNames(names.functions), mark), ""]
         elif item.op == LOOP:
             groups += [*_function(item.body, f"{called}_body", _ValueNames(names.functions), mark, called), ""]

@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 
@@ -281,8 +281,27 @@ def refuse(name: str, reason: str) -> None:
     REFUSED[name] = reason
 
 
+def _types_of_group(*inputs: TensorType, graph: Any, **_: Any) -> list[TensorType]:  # noqa: ARG001
+    return [(value.shape, value.dtype) for value in graph.outputs]
+
+
+def _group(*inputs: Any, graph: Any, **about: Any) -> NoReturn:  # noqa: ARG001
+    raise UnsupportedOperator("a fused group is no operator: its inner graph has the formulas")
+
+
+# A fused group (`graph.nodes`), which passes meet only if an engine computes it. OPERATORS does not list it, because no
+# model contains it.
+_GROUP = Operator(
+    "fused", _group, Pattern.OPAQUE, (0, None), ("*inputs",),
+    {"graph": REQUIRED, "engine": "", "names": (), "weights": (), "workspace": 0, "code": "", "structure": ""},
+    None, _types_of_group, None,
+)  # fmt: skip
+
+
 def get(name: str) -> Operator:
     """Return the operator `name`. Raises `UnsupportedOperator` if there is none."""
+    if name == _GROUP.name:
+        return _GROUP
     if name not in OPERATORS:
         _of_machines()
     if name in OPERATORS:

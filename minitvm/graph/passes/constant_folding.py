@@ -25,8 +25,12 @@ _GROWN_ELEMENTS = 1 << 14
 _GROWTH = 2
 
 
-def constant_folding(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
+def constant_folding(
+    graph: Graph, evaluate: Evaluate | None = None, skips: Callable[[OpNode], bool] = lambda item: False
+) -> Graph:
     """Replace each node whose inputs are all constants with constants, if its operator can be folded.
+
+    The operators that `skips` selects stay.
 
     before:
         x = b.input("x", (2,))
@@ -42,7 +46,8 @@ def constant_folding(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
     constants: list[Constant] = []
     nodes: list[OpNode] = []
     for item in graph.nodes:
-        results = None if item.op in (BIND_SIZE, FUSED, LOOP, MATCH_CAST) else _folded(item, arrays, evaluate)
+        stays = item.op in (BIND_SIZE, FUSED, LOOP, MATCH_CAST) or skips(item)
+        results = None if stays else _folded(item, arrays, evaluate)
         if results is None:
             nodes.append(item)
             continue

@@ -5,7 +5,7 @@ Machines add passes that choose the dtypes of products, and passes for their lay
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...backend import lookup
@@ -39,11 +39,16 @@ Pass = tuple[str, Callable[[Graph], Graph]]
 Callback = Callable[[str, Any, Any], None]
 
 
-def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fast") -> list[Pass]:
-    """Return the passes for a target, in order, as pairs (name, pass)."""
+def passes(
+    target: Target, evaluate: Evaluate | None = None, accuracy: str = "fast", engines: Sequence[Pass] = ()
+) -> list[Pass]:
+    """Return the passes for a target, in order, as pairs (name, pass). The passes `engines` give regions of the network
+    to engines, before any other pass changes the operators.
+    """
     return [
         ("dead_code", dead_code),
         ("loop_bodies", loop_bodies),
+        *engines,
         ("moved_bytes", moved_bytes),
         ("byte_tables", byte_tables),
         *product_passes(target, accuracy),
@@ -99,6 +104,7 @@ def optimize(
     evaluate: Evaluate | None = None,
     callback: Callback | None = None,
     accuracy: str = "fast",
+    engines: Sequence[Pass] = (),
 ) -> Graph:
     """Run all passes over a graph and return the optimized graph.
 
@@ -109,7 +115,7 @@ def optimize(
     """
     machine = Target.of(target)
     checked = verification_asked()
-    for name, function in passes(machine, evaluate, accuracy):
+    for name, function in passes(machine, evaluate, accuracy, engines):
         before, graph = graph, PassContext.current().run(name, everywhere(function), graph)
         if checked:
             verify_graph(graph)
