@@ -13,6 +13,7 @@ from ...executable.alignment import ALIGNMENT
 from ...executable.memory_report import data_sizes, shape_variables
 from ...expr import DType, Expr, IntImm, Max, Var, format_expr, free_vars
 from ...expr.largest import depends, largest
+from ..own_kernels import require_own_kernels
 from .names import unique
 
 
@@ -189,26 +190,7 @@ def dim_text(dim: exe.Dim) -> str:
 def interface(executable: exe.Executable, name: str) -> Interface:
     """Return the interface of an executable. Raises `Unsupported` if no C program can express it."""
     what = f"{executable.name} as C"
-    for step in executable.steps:
-        if isinstance(step, exe.CallExternal):
-            raise Unsupported(
-                report(
-                    what,
-                    wanted="steps that call kernels",
-                    found=f"a call of the engine {step.engine}, which is a library of Python's",
-                    tries=["compile without the engine"],
-                )
-            )
-        if isinstance(step, exe.CallKernel) and executable.kernels[step.kernel].target:
-            kernel = executable.kernels[step.kernel]
-            raise Unsupported(
-                report(
-                    what,
-                    wanted="kernels for one CPU",
-                    found=f"the kernel {kernel.name} for {kernel.target}",
-                    tries=['target="cpu"'],
-                )
-            )
+    require_own_kernels(executable, what)
     for scalar in executable.inputs:
         if isinstance(scalar, exe.ScalarSpec) and scalar.dtype.is_half:
             raise Unsupported(report(what, wanted="scalars that C has", found=f"{scalar.name}: {scalar.dtype}"))

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir
 
 from ... import executable as exe
-from ...errors import Unsupported, report
 from ...executable.memory_report import data_sizes, shape_variables
 from ...expr import Var
 from ...expr.largest import largest, multiple
 from ...runtime.shapes import guard_text, product, shape_text, spec_text
+from ..own_kernels import require_own_kernels
 from .expressions import BIT, DOUBLE, WORD, SizeExpressions
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class StepProgram:
 
     def __init__(self, executable: exe.Executable, symbols: Sequence[str], triple: str, layout: str) -> None:
         self.executable = executable
-        _require_only_kernels(executable)
+        require_own_kernels(executable, f"{executable.name} in a browser")
         self.module = ir.Module("program")
         self.module.triple, self.module.data_layout = triple, layout
         self.kernels = [ir.Function(self.module, KERNEL, name) for name in dict.fromkeys(symbols)]
@@ -325,25 +325,3 @@ def _sizes_of(x: exe.Executable) -> _SizeTable:
     for var in (*shape_variables(x), *data_sizes(x)):
         sizes.words.setdefault(var, len(sizes.words))
     return sizes
-
-
-def _require_only_kernels(x: exe.Executable) -> None:
-    for step in x.steps:
-        if isinstance(step, exe.CallExternal):
-            raise Unsupported(
-                report(
-                    f"{x.name} cannot run in a browser",
-                    wanted="kernels that minitvm compiled",
-                    found=f"a call of the engine {step.engine}",
-                )
-            )
-    for kernel in x.kernels:
-        if kernel.language != "numba":
-            raise Unsupported(
-                report(
-                    f"{x.name} cannot run in a browser",
-                    wanted="kernels for a CPU",
-                    found=f"kernel {kernel.name} in the language {kernel.language}",
-                    tries=["--target cpu"],
-                )
-            )

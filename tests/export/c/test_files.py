@@ -206,7 +206,7 @@ def guarded() -> Graph:
         (weighted_graph, {"target": "opencl"}, "C\n  wanted: a target that is a CPU\n  found:  opencl\n"),
         (weighted_graph, {"target": "cpu -arch=wasm"}, "C\n  wanted: a CPU for which gcc compiles\n  found:  cpu -"),
         (weighted_graph, {"inputs": {"y": 1}}, "weighted as C: wanted inputs x, found y"),
-        (with_engine, {}, "external as C\n  wanted: steps that call kernels\n  found:  a call of the engine"),
+        (with_engine, {}, "external as C\n  wanted: steps that call minitvm's kernels for one CPU\n"),
         (guarded, {}, "long as C\n  wanted: inputs for the test of the program\n  found:  random inputs are refused"),
     ],
 )  # fmt: skip
