@@ -24,6 +24,7 @@ from .link.bounds import input_bounds
 from .link.levels import level_of, units_of
 from .lowering.units import named
 from .records.lookup import algorithms, decisions
+from .runtime import externals
 from .strategy.algorithms import decided_algorithms
 from .target import Target
 from .tir.nodes import IRModule, PrimFunc
@@ -56,6 +57,7 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
         params, shapes, stop_before, states, max_length    describe the model
         accuracy, tuned ("auto" if not given), checked,    decide how it is compiled
         replace
+        engines                                            are libraries that compute parts of it
         threads, device                                    decide where it runs
         progress                                           is called during the build
 
@@ -280,7 +282,10 @@ def optimize_graph(graph: Any, target: Target, options: BuildOptions = BuildOpti
 
     recorded = algorithms(target, options.tuned)
     with decided_algorithms(recorded) if recorded else nullcontext():
-        return optimize(graph, target, evaluate=evaluate, callback=options.callback, accuracy=options.accuracy)
+        return optimize(
+            graph, target, evaluate=evaluate, callback=options.callback, accuracy=options.accuracy,
+            engines=externals.passes(options.engines, target, options.threads),
+        )  # fmt: skip
 
 
 def evaluate_node(node: Any, arrays: Sequence[np.ndarray], target: Target) -> list[np.ndarray]:

@@ -41,6 +41,10 @@ class BuildOptions:
     {"nn.softmax": my_softmax}: a `PrimFunc`, a function `f(sch)` that schedules the operator's own loops, or a te
     function like that of the operator (`graph.replacing`).
 
+    Engines: `engines` names libraries that compute all operators that they support, instead of our kernels: one name, a
+    list of names, of which earlier ones choose first, or "auto" for those that are measured to be faster
+    (docs/howto/engine.md).
+
     Callbacks: `progress(stage, done, total)` is called during the build, and `callback(name, before, after)` after
     every pass.
 
@@ -58,6 +62,7 @@ class BuildOptions:
     checked: bool = False
     only: str | None = None
     replace: Mapping[str, Any] | None = None
+    engines: str | Sequence[str] = ()
     progress: Progress | None = None
     callback: PassCallback | None = None
     threads: int | None = None
@@ -88,6 +93,7 @@ class ModelOptions(TypedDict, total=False):
     max_length: int | None
     accuracy: str
     tuned: str | None
+    engines: str | Sequence[str]
     progress: Progress | None
 
 

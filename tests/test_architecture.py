@@ -48,8 +48,8 @@ MACHINES: dict[str, str] = {
 # The other plug-ins. The public names of a plug-in or machine are its package, what its `__init__` defines, and the
 # modules that its `__all__` lists.
 PLUGINS = [
-    "frontends", "compat.tvm", "quantize", "tune", "export", "tools.cli", "tools.explore", "tools.film", "tools.models",
-    "tools.profile", "tools.web",
+    "frontends", "compat.tvm", "quantize", "tune", "export", "engines", "tools.cli", "tools.explore", "tools.film",
+    "tools.models", "tools.profile", "tools.web",
 ]  # fmt: skip
 
 FOUNDATION = (
@@ -166,7 +166,9 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "z3": "arith",
     "numba": "runtime machines",
     "llvmlite": "runtime machines export.wasm",
-    "onnx": "frontends tools.models build tools.cli",
+    "onnx": "frontends engines.onnx_text tools.models build tools.cli",
+    "onnxruntime": "engines.onnxruntime",
+    "openvino": "engines.openvino",
     "hypothesis": "reference.strategies",
     "torch": "frontends.torch",
     "sqlalchemy": "records",

@@ -113,7 +113,7 @@ def _operator(executable: Executable, number: int) -> str:
         return step.operator or "bind_size"
     if isinstance(step, Loop):
         return step.operator or "loop"
-    return step.engine if isinstance(step, CallExternal) else "barrier"
+    return step.operator if isinstance(step, CallExternal) else "barrier"
 
 
 def _text(n: Dim) -> str:

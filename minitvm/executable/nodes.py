@@ -219,7 +219,8 @@ class CallExternal:
     kernel.
 
     `specs` gives the dtype and shape of each location, so that the engine gets arrays. `attrs` are options of the
-    engine.
+    engine. If they contain a "region", the name of a part of the network, the step computes this part, and the other
+    attributes describe it (`engines.regions`).
     """
 
     engine: str
@@ -227,6 +228,12 @@ class CallExternal:
     access: tuple[str, ...]
     specs: tuple[TensorSpec | None, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def operator(self) -> str:
+        """The name of the region that the engine computes, or of the engine if it computes no region."""
+        name: str = self.attrs.get("region", self.engine)
+        return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ def step_text(x: nodes.Executable, step: nodes.Step) -> str:
         return f"for {_argument(x, step.number)} in loop({_argument(x, step.limit)}{going}{most}):"
     args = [_argument(x, a) for a in step.args]
     if isinstance(step, nodes.CallExternal):
-        attrs = [f"{k}={v!r}" for k, v in step.attrs.items()]
+        # The attributes that describe a region are for its engine.
+        attrs = [f"{k}={v!r}" for k, v in step.attrs.items() if k == "region" or "region" not in step.attrs]
         return f"external({', '.join([repr(step.engine), *args, *attrs])})"
     assert isinstance(step, nodes.CallKernel)
     name = _name(x.kernels, step.kernel, "kernel", lambda k: k.name)

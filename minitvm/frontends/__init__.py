@@ -1,4 +1,4 @@
-"""Importers of other frameworks' models, one package per format."""
+"""Importers of other frameworks' models, one package per format, and the exporter to ONNX."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .onnx import from_onnx
+    from .onnx.export.to_onnx import to_onnx
     from .tflite import from_tflite
     from .torch import from_torch
 
-_DEFINED_IN = {"from_onnx": "onnx", "from_tflite": "tflite", "from_torch": "torch"}
+_DEFINED_IN = {
+    "from_onnx": "onnx", "from_tflite": "tflite", "from_torch": "torch", "to_onnx": "onnx.export.to_onnx"
+}  # fmt: skip
 
-__all__ = ["from_onnx", "from_tflite", "from_torch", "onnx"]
+__all__ = ["from_onnx", "from_tflite", "from_torch", "onnx", "to_onnx"]
 
 
 def __getattr__(name: str) -> Any:

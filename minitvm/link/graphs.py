@@ -9,13 +9,13 @@ from typing import Any
 from ..arith import Analyzer
 from ..errors import VerificationError
 from ..executable import nodes as x
-from ..expr import EQ, GE, Expr, IntImm, Var, as_expr, const, match, structural_equal, substitute
+from ..expr import EQ, GE, DType, Expr, IntImm, Var, as_expr, const, match, structural_equal, substitute
 from ..expr.conditions import is_const
 from ..expr.printer import fresh
 from ..graph import Graph
 from ..graph.loop_bodies import carried_inputs, outside_inputs, own_carried, own_outside
 from ..graph.lower import own_graph, own_scalars
-from ..graph.nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST
+from ..graph.nodes import BIND_SIZE, ENGINE, FUSED, LOOP, MATCH_CAST
 from ..lowering.lowered import LoweredFunc
 from ..lowering.units import Unit
 from ..tir.nodes import Buffer
@@ -58,7 +58,7 @@ def link_graph(
     leave(linker, [(_slot(old, x.State(numbers[old])), slots[new]) for old, new in late], "state")
     names = [] if before is None else [v.name for v in before.outputs]
     inputs = [v for v in fused.inputs if v not in numbers]
-    specs = [x.TensorSpec(v.name, v.dtype, v.shape) for v in inputs]
+    specs = list(map(_spec, inputs))
     results = [x.TensorSpec(name, v.dtype, v.shape) for name, v in _named_outputs(fused, names)]
     used: set[str] = set()
     constants = [constant(fresh(item.value.name, used), item.data) for item in arrays.values()]
@@ -66,7 +66,7 @@ def link_graph(
     places.update({v.name: x.State(number) for v, number in numbers.items()})
     executable = linker.finish(
         fused.name, specs, results, constants, guards=[*relied_on, *linking.conditions],
-        states=[x.TensorSpec(v.name, v.dtype, v.shape) for v in numbers],
+        states=list(map(_spec, numbers)),
         bounds=[x.Bound(places[b.name], b.low, b.high, b.where) for b in bounds],
     )  # fmt: skip
     return executable if before is None else replace(executable, model_nodes=_model_nodes(before, units.values()))
@@ -197,6 +197,10 @@ def _slots(
     return slots, outputs, copies
 
 
+def _spec(value: Any) -> x.TensorSpec:
+    return x.TensorSpec(value.name, value.dtype, value.shape)
+
+
 def _slot(value: Any, location: x.Location | None = None) -> Slot:
     return Slot(value.name, tensor_bytes(value.shape, value.dtype), location)
 
@@ -238,6 +242,8 @@ class _Linking:
         for node in level.graph.nodes:
             if node.op == LOOP:
                 self.loop(level, node, slots, outputs)
+            elif node.engine:
+                self.region(node, slots, outputs)
             elif node not in together.nodes:
                 self.operator(self.units[node], slots, outputs)
 
@@ -269,6 +275,22 @@ class _Linking:
             func, {**dims, **{p: a for p, a in zip(func.params, args, strict=True) if isinstance(p, Var)}}, unit
         )
         linker.call(func, args, dims, unit.name, results)
+
+    def region(self, node: Any, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
+        """Add the call of an engine, which computes a region into the places of its results: nothing is copied.
+
+        The engine gets the region's inputs, and then its outputs and its working memory, if it needs any.
+        """
+        for value in node.outputs:
+            if value not in slots:
+                slots[value] = outputs.get(value) or _slot(value)
+        reads, writes = ([(slots[v], _spec(v)) for v in values] for values in (node.inputs, node.outputs))
+        attrs = {key: value for key, value in node.attrs.items() if key not in ("graph", ENGINE)}
+        nbytes = attrs.get("workspace", 0)
+        if nbytes:
+            name = f"{node.graph.name}_workspace"
+            writes.append((Slot(name, nbytes), x.TensorSpec(name, DType("uint8"), (nbytes,))))
+        self.linker.call_engine(node.engine, reads, writes, {"region": node.graph.name, **attrs}, node.graph.name)
 
     def require(self, func: LoweredFunc, sizes: Mapping[Any, Any], unit: Unit) -> None:
         """Add a guard for each condition on sizes that a function needs, unless the condition can be proved."""

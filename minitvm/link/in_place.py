@@ -147,7 +147,7 @@ def _updated(node: Any) -> int | None:
     """Return the index of the input that a group with a single operator returns with some elements replaced, or None
     for any other node.
     """
-    if node.op != FUSED or len(node.graph.nodes) != 1:
+    if node.op != FUSED or node.engine or len(node.graph.nodes) != 1:
         return None
     inner = node.graph.nodes[0]
     if not registry.get(inner.op).updates or inner.inputs[0] in inner.inputs[1:]:
@@ -214,7 +214,7 @@ def _parts(item: Any) -> tuple[Any, ...]:
     """
     node, inputs = item, item.inputs
     if item.op == "fused":
-        if len(item.graph.nodes) != 1:
+        if len(item.graph.nodes) != 1 or item.engine:
             return ()
         node = item.graph.nodes[0]
         outer = dict(zip(item.graph.inputs, item.inputs, strict=True))

@@ -44,7 +44,7 @@ class GraphLevel:
 
     def needs_function(self, node: Any) -> bool:
         """Return whether kernels compute a node of this graph."""
-        return node.op != LOOP and node not in self.together.nodes and binding_of(node) is None
+        return node.op != LOOP and not node.engine and node not in self.together.nodes and binding_of(node) is None
 
 
 def level_of(fused: Graph) -> GraphLevel:

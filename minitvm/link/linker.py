@@ -70,6 +70,16 @@ class Linker:
         """Append a step that copies all bytes of `src` to `dst`."""
         self.steps.append(link_steps.CopyStep(dst, src, operator))
 
+    def call_engine(
+        self, engine: str, reads: Sequence[tuple[link_steps.Slot, x.TensorSpec]],
+        writes: Sequence[tuple[link_steps.Slot, x.TensorSpec]], attrs: Mapping[str, Any], operator: str,
+    ) -> None:  # fmt: skip
+        """Append a call of an engine. It reads all of the slots in `reads`, and writes all of those in `writes`."""
+        pairs = [*reads, *writes]
+        access = ["r"] * len(reads) + ["w"] * len(writes)
+        slots, specs = [slot for slot, _ in pairs], [spec for _, spec in pairs]
+        self.steps.append(link_steps.ExternalStep(engine, slots, access, specs, attrs, operator))
+
     def bind_size(
         self, var: Var, count: link_steps.Slot, most: x.Dim, where: str, operator: str, reason: str = ""
     ) -> None:
@@ -186,6 +196,9 @@ class Linker:
                 )
             elif isinstance(step, link_steps.CopyStep):
                 steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes, step.operator))
+            elif isinstance(step, link_steps.ExternalStep):
+                places = tuple(map(_place, step.args))
+                steps.append(x.CallExternal(step.engine, places, tuple(step.access), tuple(step.specs), step.attrs))
             else:
                 args = tuple(_place(a) if isinstance(a, link_steps.Slot) else plain(a) for a in step.args)
                 grid = tuple(map(plain, step.grid))
@@ -260,6 +273,9 @@ class Linker:
             return None if count is None else count * self.kernels[step.kernel].params[place].dtype.bytes
         if isinstance(step, link_steps.CopyStep):
             return step.src.nbytes if isinstance(step.src.nbytes, int) else None
+        if isinstance(step, link_steps.ExternalStep):
+            nbytes = step.args[place].nbytes
+            return nbytes if isinstance(nbytes, int) else None
         return 8  # the size of a loop's counter
 
     def _plan(self, numbers: Sequence[int], together: Sequence[range]) -> tuple[x.Arena, ...]:

@@ -85,7 +85,9 @@ def binding_of(node: Any) -> Any:
 
 
 def is_view(node: Any) -> bool:
-    """Return whether a node only reshapes its single input, so that no data moves."""
+    """Return whether a node only reshapes its single input, so that no data moves. A region is never a view."""
+    if node.engine:
+        return False
     parts = node.graph.nodes if node.op == FUSED else (node,)
     return len(node.inputs) == 1 and len(node.outputs) == 1 and all(registry.get(part.op).view for part in parts)
 
@@ -115,6 +117,18 @@ class CopyStep:
 
 
 @dataclass(slots=True)
+class ExternalStep:
+    """A call of an engine. `access` says "r" or "w" for each slot; `specs` gives their dtypes and shapes."""
+
+    engine: str
+    args: list[Slot]
+    access: list[str]
+    specs: list[x.TensorSpec]
+    attrs: Mapping[str, Any]
+    operator: str
+
+
+@dataclass(slots=True)
 class Bind:
     var: Var
     count: Slot
@@ -137,7 +151,7 @@ class LoopStep:
     end: int = 0
 
 
-Step: TypeAlias = CallStep | CopyStep | Bind | LoopStep
+Step: TypeAlias = CallStep | CopyStep | ExternalStep | Bind | LoopStep
 
 
 def used(step: Step) -> Sequence[Slot | Expr]:
@@ -158,6 +172,9 @@ def touched(step: Step, kernels: Sequence[x.Kernel]) -> Iterator[tuple[Slot, str
         for place, (item, param) in enumerate(zip(step.args, kernels[step.kernel].params, strict=True)):
             if isinstance(item, Slot):
                 yield item, param.access, place
+        return
+    if isinstance(step, ExternalStep):
+        yield from ((slot, mode, place) for place, (slot, mode) in enumerate(zip(step.args, step.access, strict=True)))
         return
     slots = [item for item in used(step) if isinstance(item, Slot)]
     written = [0] if isinstance(step, CopyStep | LoopStep) else []  # the copy's destination, the loop's counter
@@ -221,13 +238,13 @@ def _touch(slot: Slot, writes: bool) -> StepTouch:
 
 
 def edges_of(steps: Sequence[Step]) -> list[int]:
-    """Return the positions at which stretches of steps begin: the start and end of a loop, of its body, and of a
-    `Bind`.
+    """Return the positions at which stretches of steps begin: the start and end of a loop, of its body, of a `Bind`,
+    and of a call of an engine.
 
     All threads always wait at these positions.
     """
     loops = {edge for k, step in enumerate(steps) if isinstance(step, LoopStep) for edge in (k, k + 1, step.end)}
-    binds = {edge for k, step in enumerate(steps) if isinstance(step, Bind) for edge in (k, k + 1)}
+    binds = {edge for k, step in enumerate(steps) if isinstance(step, Bind | ExternalStep) for edge in (k, k + 1)}
     return sorted({0, len(steps), *loops, *binds})
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from ..backend import get
 from ..errors import InputError, Unsupported, needed
-from ..executable import Executable
+from ..executable import CallExternal, Executable
+from .externals import EngineCall
 from .hosted import Run
 from .shapes import Bindings
 from .steps import BoundSteps
@@ -48,6 +49,7 @@ class Program:
         self.executable = executable
         self.hosted: Mapping[int, Run] = {}
         self._bound: OrderedDict[Any, Any] = OrderedDict()
+        self._engine_calls: dict[int, EngineCall] = {}
 
     def bound_to(self, env: Bindings) -> Any:
         """Return a new `BoundSteps` for the dimensions `env`."""
@@ -62,6 +64,13 @@ class Program:
         if len(self._bound) > BOUND_LIMIT:
             self._bound.popitem(last=False)
         return bound
+
+    def engine_call(self, number: int) -> EngineCall:
+        """Return the call of an engine at step `number`, which is prepared at most once."""
+        if number not in self._engine_calls:
+            step: Any = self.executable.steps[number]
+            self._engine_calls[number] = EngineCall(self.executable, step, self.threads)
+        return self._engine_calls[number]
 
     def holds(self, bound: BoundSteps) -> bool:
         """Return whether `bound`, a result of `bind`, may still run, which requires that its memory is still in
@@ -111,6 +120,9 @@ def open_program(
         program: Program = backend.part("program")(
             executable, threads, workers=workers, progress=progress, kernels=kernels, **options
         )
+    for number, step in enumerate(executable.steps):
+        if isinstance(step, CallExternal):
+            program.engine_call(number)  # the first run need not wait for it
     return program
 
 

@@ -23,7 +23,7 @@ from ..errors import TargetError
 from ..events import Listener, heard
 from ..events import Step as Event
 from ..expr import DType
-from . import externals
+from .externals import EngineCall
 from .shapes import Bindings, SizeChecks, beyond_bound, rooms
 
 Array = np.ndarray[Any, Any]
@@ -189,7 +189,7 @@ class BoundSteps:
             self._checks.bind(step, int(self.read(step.place, "int64")), self.env)
             self.size_bound(number)
         elif isinstance(step, exe.CallExternal):
-            self._call_engine(step)
+            self._call_engine(self.program.engine_call(number))
         elif not isinstance(step, exe.Barrier | exe.Loop):  # steps run in order, which is more than a barrier requires
             raise TargetError(f"a step {type(step).__name__}, which no machine takes")
 
@@ -213,11 +213,11 @@ class BoundSteps:
             done += 1
             self.write(step.number, done)
 
-    def _call_engine(self, step: exe.CallExternal) -> None:
+    def _call_engine(self, call: EngineCall) -> None:
         """Call an engine on arrays in host memory."""
         values: list[Any] = []
         written: list[tuple[exe.Location, Array]] = []
-        for a, spec, access in zip(step.args, step.specs, step.access, strict=True):
+        for a, spec, access in call.args:
             if not isinstance(a, exe.Location):
                 values.append(exe.evaluate(a, self.env))
             elif spec is None:
@@ -227,6 +227,6 @@ class BoundSteps:
                 if "w" in access:
                     written.append((a, values[-1]))
         self.finish()
-        externals.engine(step.engine)(values, step.attrs)
+        call.run(values)
         for place, array in written:
             self.put_back(place, array)

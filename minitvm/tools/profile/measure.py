@@ -196,12 +196,12 @@ def _values(executable: exe.Executable, steps: range, sizes: Mapping[Var, Any]) 
 
 
 def step_name(executable: exe.Executable, number: int) -> str:
-    """The name of a step: its kernel, "copy", "wait" (a barrier), or its engine."""
+    """The name of a step: its kernel, "copy", "wait" (a barrier), or the region that an engine computes."""
     step = executable.steps[number]
     if isinstance(step, exe.CallKernel):
         return executable.kernels[step.kernel].name
     if isinstance(step, exe.CallExternal):
-        return step.engine
+        return step.operator
     if isinstance(step, exe.BindSize):
         return "bind_size"
     if isinstance(step, exe.Loop):

@@ -1,0 +1,131 @@
+"""The interface of an engine, and the list of all engines."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError, nearest
+from ..executable import TensorSpec
+from ..graph.pattern import ValuePattern
+
+if TYPE_CHECKING:
+    from ..graph import Graph, OpNode
+
+ENTRY_POINTS = "minitvm_engines"
+
+Arrays = Sequence["np.ndarray[Any, Any]"]
+# prepared(inputs, outputs, workspace) computes a region. It writes into the arrays `outputs`, which are in our memory.
+# `workspace` is an array of bytes, or None if the translation of the region needs no working memory.
+Prepared = Callable[[Arrays, Arrays, "np.ndarray[Any, Any] | None"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A region as an engine prepares it: the types of its inputs and outputs, and the engine's own `code`.
+
+    `inputs` does not contain the constants. `code` is the text that the engine's `translate` returned, or "".
+    `structure` is the region as JSON text (`region_json`), without the bytes of its constants.
+    """
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    code: str
+    structure: str
+
+    def graph(self, constants: Mapping[str, np.ndarray[Any, Any]]) -> Graph:
+        """Return the region as a graph: this is its meaning. Its operators are in the order of the network."""
+        from .region_json import from_json
+
+        return from_json(self.structure, constants)
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A region in the form that an engine reads, which is stored in artifacts: text, and the number of bytes of
+    working memory that a call needs. Our memory plan gives it this memory.
+    """
+
+    code: str
+    workspace: int = 0
+
+
+def _no_reason(item: Any) -> str:  # noqa: ARG001
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A library that computes regions of a network.
+
+    `patterns` are the groups of operators that it takes; without patterns, it takes single operators. `supports(item)`
+    returns the reason why it does not take an operator, or "". Neither looks at the other operators of a region, which
+    may contain any number of matches.
+
+    `translate(graph)` converts a region to the engine's own form when a network is compiled. The graph contains the
+    constants. `prepare(region, constants, threads)` is called once in each process, before the first run; it gets the
+    constants by name, and returns the function that computes the region. Both may raise any exception: our kernels then
+    compute the region, and a warning gives the reason. `missing()` returns the reason why the engine cannot be used in
+    this process, or "".
+    """
+
+    name: str
+    prepare: Callable[[Region, Mapping[str, np.ndarray[Any, Any]], int], Prepared]
+    patterns: Sequence[ValuePattern] = ()
+    supports: Callable[[OpNode], str] = _no_reason
+    translate: Callable[[Graph], Translation] | None = None
+    missing: Callable[[], str] = lambda: ""
+
+
+_REGISTERED: dict[str, Engine] = {}
+
+
+def register(engine: Engine) -> Engine:
+    """Add an engine, and return it. An engine with the same name is replaced."""
+    _REGISTERED[engine.name] = engine
+    return engine
+
+
+@functools.cache
+def _own() -> dict[str, Engine]:
+    """Return the engines of this folder by name. Each is a package, which imports no library before it is needed."""
+    folder = importlib.import_module(__package__)
+    packages = [module.name for module in pkgutil.iter_modules(folder.__path__) if module.ispkg]
+    engines = [importlib.import_module(f"{__package__}.{name}").ENGINE for name in packages]
+    return {engine.name: engine for engine in engines}
+
+
+@functools.cache
+def _of_others() -> dict[str, Engine]:
+    """Return the engines of installed packages by name. Raises `InputError` if one of them cannot be imported."""
+    from importlib.metadata import entry_points
+
+    engines = {}
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            engines[entry.name] = entry.load()
+        except Exception as error:
+            raise InputError(f"the engine {entry.value} of {ENTRY_POINTS} cannot be imported: {error}") from error
+    return engines
+
+
+def names() -> list[str]:
+    """Return the names of all engines, installed or not."""
+    return sorted({**_own(), **_of_others(), **_REGISTERED})
+
+
+def find(name: str) -> Engine:
+    """Return the engine with this name. Raises `InputError` if there is none."""
+    for engines in (_REGISTERED, _own()):
+        if name in engines:
+            return engines[name]
+    if name not in _of_others():
+        raise InputError(f"no engine {name}; {nearest(name, names())}")
+    return _of_others()[name]

@@ -1,0 +1,69 @@
+"""ONNX Runtime: a region becomes an ONNX model, whose inputs and outputs are bound to our memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...executable.alignment import address
+from ..engine import Arrays, Engine, Prepared, Region
+from ..onnx_text import model_of, needs, probed, translate
+
+_ERRORS_ONLY = 4  # a severity: warnings about the models of single operators are of no interest
+
+
+def _options(threads: int) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    # Threads that spin after a call would take the cores from our kernels.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = _ERRORS_ONLY
+    return options
+
+
+def _session(model: bytes, options: Any) -> Any:
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def prepare(region: Region, constants: Mapping[str, np.ndarray[Any, Any]], threads: int) -> Prepared:
+    """Load the model of a region. It reads the constants in our memory."""
+    import onnxruntime
+
+    options = _options(threads)
+    model, large = model_of(region.code)
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(constants[name]) for name in large]
+    options.add_external_initializers(large, values)
+    return _Bound(_session(model, options), values)
+
+
+class _Bound:
+    """A session whose inputs and outputs are bound to addresses, until they change."""
+
+    def __init__(self, session: Any, values: Any) -> None:
+        self.session, self.values = session, values
+        self.inputs = [info.name for info in session.get_inputs()]
+        self.outputs = [info.name for info in session.get_outputs()]
+        self.places: list[int] = []
+        self.binding = session.io_binding()
+
+    def __call__(self, inputs: Arrays, outputs: Arrays, workspace: Any) -> None:  # noqa: ARG002
+        places = [address(array) for array in (*inputs, *outputs)]
+        if places != self.places:
+            for name, array, place in zip(self.inputs, inputs, places, strict=False):
+                self.binding.bind_input(name, "cpu", 0, array.dtype, array.shape, place)
+            for name, array, place in zip(self.outputs, outputs, places[len(inputs) :], strict=True):
+                self.binding.bind_output(name, "cpu", 0, array.dtype, array.shape, place)
+            self.places = places
+        self.session.run_with_iobinding(self.binding)
+
+
+ENGINE = Engine(
+    "onnxruntime", prepare, supports=probed(lambda model: _session(model, _options(1))), translate=translate,
+    missing=needs("onnxruntime", "onnx"),
+)  # fmt: skip

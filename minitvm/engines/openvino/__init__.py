@@ -1,0 +1,70 @@
+"""OpenVINO: a region becomes an ONNX model, whose inputs and outputs are tensors that share our memory."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...executable.alignment import address
+from ..engine import Arrays, Engine, Prepared, Region
+from ..onnx_text import complete, needs, probed, translate
+
+
+@functools.cache
+def _core() -> Any:
+    import openvino
+
+    return openvino.Core()
+
+
+def _compiled(model: bytes, threads: int) -> Any:
+    config = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": 1,
+        "INFERENCE_PRECISION_HINT": "f32",  # as the graph says, also on machines that multiply bfloat16
+        "ENABLE_CPU_PINNING": False,  # pinned threads would share a core with ours
+    }
+    return _core().compile_model(_core().read_model(model), "CPU", config)
+
+
+def prepare(region: Region, constants: Mapping[str, np.ndarray[Any, Any]], threads: int) -> Prepared:
+    """Compile a region. OpenVINO has its own copy of the constants."""
+    return _Shared(_compiled(complete(region.code, constants), threads))
+
+
+class _Shared:
+    """A request whose tensors share our memory, until the addresses change."""
+
+    def __init__(self, model: Any) -> None:
+        self.request = model.create_infer_request()
+        self.places: list[int] = []
+
+    def __call__(self, inputs: Arrays, outputs: Arrays, workspace: Any) -> None:  # noqa: ARG002
+        import openvino
+
+        places = [address(array) for array in (*inputs, *outputs)]
+        if places != self.places:
+            for number, array in enumerate(inputs):
+                self.request.set_input_tensor(number, openvino.Tensor(array, shared_memory=True))
+            for number, array in enumerate(outputs):
+                self.request.set_output_tensor(number, openvino.Tensor(array, shared_memory=True))
+            self.places = places
+        self.request.infer()
+
+
+def _supported(model: bytes) -> None:
+    """Raise an exception unless OpenVINO's own kernels compute the model in the model's types."""
+    compiled = _compiled(model, 1)
+    wanted = [str(port.get_element_type()) for port in _core().read_model(model).outputs]
+    types = [str(port.get_element_type()) for port in compiled.outputs]
+    if wanted != types:
+        raise ValueError(f"it would compute {', '.join(types)} instead of {', '.join(wanted)}")
+
+
+ENGINE = Engine(
+    "openvino", prepare, supports=probed(_supported), translate=translate, missing=needs("openvino", "onnx")
+)

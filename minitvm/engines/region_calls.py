@@ -1,0 +1,128 @@
+"""Run regions: prepare each one once, call its engine, and fall back to our kernels.
+
+Our kernels compute a region instead of its engine
+
+    if the engine is missing, or raises an error while it is prepared or called: from then on,
+    if a result contains NaN where ours does not: in this call, and from then on.
+
+Each of these gives one warning. Our kernels for a region are compiled when they are first needed, because they usually
+never are: a network for an engine compiles as fast as the rest of it. To check a NaN, they are needed too.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..executable import CallExternal, TensorSpec
+from ..expr.dtypes import is_floating
+from .engine import Prepared, Region, find
+
+
+def prepared(
+    step: CallExternal, constants: Sequence[np.ndarray[Any, Any] | None], threads: int, target: str
+) -> Callable[[list[Any]], None]:
+    """Return the function that runs a step. It is called on the step's arrays without the constants.
+
+    `constants` are the arrays of the step's arguments, with None for those that are no constants.
+    """
+    weights = {position: constants[position] for position in step.attrs["weights"]}
+    return RegionCall(step, weights, threads, target)
+
+
+class RegionCall:
+    """A region that is ready to run. `reason` is why our kernels compute it, or "" if its engine does."""
+
+    def __init__(self, step: CallExternal, weights: dict[int, Any], threads: int, target: str) -> None:
+        attrs = step.attrs
+        specs = list(zip(step.specs, step.access, strict=True))
+        reads = [spec for spec, mode in specs if spec is not None and "w" not in mode]
+        writes = [spec for spec, mode in specs if spec is not None and "w" in mode]
+        self.workspace = bool(attrs.get("workspace"))
+        outputs = writes[:-1] if self.workspace else writes
+        names = attrs["names"]
+        self.constants = {names[position]: array for position, array in weights.items() if array is not None}
+        arguments = [_named(spec, name) for spec, name in zip(reads, names, strict=True)]
+        inputs = [spec for position, spec in enumerate(arguments) if position not in weights]
+        self.region = Region(step.operator, tuple(inputs), tuple(outputs), attrs["code"], attrs["structure"])
+        self.engine, self.threads, self.target, self.reason = step.engine, threads, target, ""
+        self.run: Prepared | None = self._prepared()
+
+    def _prepared(self) -> Prepared | None:
+        try:
+            engine = find(self.engine)
+            missing = engine.missing()
+            if not missing:
+                return engine.prepare(self.region, self.constants, self.threads)
+        except Exception as error:
+            missing = text_of(error)
+        self.give_up(missing)
+        return None
+
+    def give_up(self, reason: str) -> None:
+        """Let our kernels compute the region from now on, and warn."""
+        self.reason, self.run = reason, None
+        warnings.warn(
+            f"{self.region.name}: {self.engine}: {reason}; minitvm's kernels compute the region",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, arrays: list[Any]) -> None:
+        """Compute the region. `arrays` are its inputs, its outputs and its workspace."""
+        count = len(self.region.inputs)
+        end = len(arrays) - self.workspace
+        inputs, outputs = arrays[:count], arrays[count:end]
+        if self.run is not None:
+            try:
+                self.run(inputs, outputs, arrays[end] if self.workspace else None)
+            except Exception as error:
+                self.give_up(text_of(error))
+            else:
+                if not any(map(has_nan, outputs)):
+                    return
+        results = self.ours(*inputs)
+        own = list(results) if isinstance(results, tuple) else [results]
+        if self.run is not None:
+            wrong = sum(int((is_nan(a) & ~is_nan(b)).sum()) for a, b in zip(outputs, own, strict=True))
+            if not wrong:
+                return
+            self.give_up(f"it returned NaN for {wrong} elements that are numbers")
+        for array, result in zip(outputs, own, strict=True):
+            array[...] = result
+
+    @functools.cached_property
+    def ours(self) -> Any:
+        """The region compiled to our kernels."""
+        from ..build import build
+
+        target = self.target if self.target.split()[0] == "cpu" else "cpu"
+        return build(self.region.graph(self.constants), target, threads=self.threads)
+
+
+def is_nan(array: np.ndarray[Any, Any]) -> Any:
+    """Return which elements are NaN. Integers never are."""
+    return np.isnan(array) if is_floating(array.dtype) else np.zeros(array.shape, bool)
+
+
+def has_nan(array: np.ndarray[Any, Any]) -> bool:
+    """Return whether an array contains NaN, in one pass over it."""
+    if not is_floating(array.dtype):
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool(np.isnan(array.min()))  # a minimum with a NaN is NaN
+
+
+def text_of(error: Exception) -> str:
+    """Return an error of a library as one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _named(spec: TensorSpec, name: str) -> TensorSpec:
+    return TensorSpec(name, spec.dtype, spec.shape)

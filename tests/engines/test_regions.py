@@ -1,0 +1,201 @@
+"""Programs whose regions an engine computes: the meaning is kept, nothing is copied, and failures fall back."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minitvm
+from minitvm.engines import choose, from_json, to_json
+from minitvm.errors import InputError, Unsupported
+from minitvm.executable import ArenaSlice, CallExternal, CallKernel, ConstantRef, Copy, Executable, Output, verify
+from minitvm.expr import structural_equal
+from minitvm.graph import Graph, GraphBuilder
+from minitvm.reference import graph as interpreter
+from minitvm.reference.strategies.graphs import RandomGraph, graphs
+from minitvm.target import Target
+from tests.fewer import examples
+
+from .toy import Toy, registered
+
+
+def network() -> Graph:
+    """A convolution between two operators that only our kernels get, and weights."""
+    generator = np.random.default_rng(0)
+    b = GraphBuilder("net")
+    x = b.input("x", (1, 8, 6, 6))
+    y = b.op("exp", x, name="before")
+    w = b.constant(generator.standard_normal((8, 8, 3, 3)).astype(np.float32), "w")
+    z = b.op("nn.relu", b.op("nn.conv2d", y, w, padding=1, name="product"), name="middle")
+    return b.build(b.op("sqrt", b.op("add", z, 1.0), name="after"))
+
+
+def only(*ops: str) -> Any:
+    return lambda item: "" if item.op in ops else f"{item.op} is not for toys"
+
+
+X = np.random.default_rng(1).standard_normal((1, 8, 6, 6)).astype(np.float32)
+
+
+def external(executable: Executable) -> list[CallExternal]:
+    return [step for step in executable.steps if isinstance(step, CallExternal)]
+
+
+def test_a_region_reads_and_writes_our_memory_without_copies() -> None:
+    graph, toy = network(), Toy(supports=only("nn.conv2d", "nn.relu"))
+    with registered(toy):
+        module = minitvm.build(graph, engines="toy", threads=1)
+        result = module(X)
+        module(X)
+    np.testing.assert_allclose(result, interpreter.run(graph, [X])[0], rtol=1e-5, atol=1e-5)
+    executable = module.executable
+    verify(executable)
+    (call,) = external(executable)
+    assert not any(isinstance(step, Copy) for step in executable.steps)
+    assert sum(isinstance(step, CallKernel) for step in executable.steps) == 2  # what is outside is fused as usual
+    assert call.access == ("r", "r", "w") and isinstance(call.args[1], ConstantRef)
+    source, _, result_place = call.args
+    assert isinstance(source, ArenaSlice) and isinstance(result_place, ArenaSlice)
+    base = module._program.arena(0, 0).ctypes.data
+    assert toy.places == [([base + source.offset], [base + result_place.offset])] * 2
+    assert toy.prepared == ["toy_0"]
+    assert "external('toy'" in str(executable) and "toy_0" in str(module.memory)
+
+
+def test_an_output_of_the_program_is_written_where_the_caller_wants_it() -> None:
+    b = GraphBuilder()
+    x = b.input("x", (4, 4))
+    graph, toy = b.build([b.op("exp", x), b.op("negative", x)]), Toy()
+    out = [np.empty((4, 4), np.float32) for _ in range(2)]
+    array = np.ones((4, 4), np.float32)
+    with registered(toy):
+        module = minitvm.build(graph, engines=["toy"], threads=1)
+        module(array, out=out)
+    (call,) = external(module.executable)
+    assert call.args[1:] == (Output(0), Output(1))
+    assert toy.places == [([array.ctypes.data], [a.ctypes.data for a in out])]
+    np.testing.assert_allclose(out, [np.exp(array), -array], rtol=1e-6)
+
+
+def test_a_region_inside_a_loop() -> None:
+    b = GraphBuilder()
+    x = b.input("x", (2, 3))
+
+    def body(number: Any, total: Any) -> Any:
+        return True, [b.op("add", b.op("sin", b.op("multiply", total, x)), x)]
+
+    _, total = b.loop(body, [x], limit=4)
+    graph, toy = b.build(total), Toy(supports=only("sin", "multiply"))
+    array = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+    with registered(toy):
+        module = minitvm.build(graph, engines="toy", threads=2)
+        result = module(array)
+    assert len(toy.places) == 4 and toy.prepared == ["toy_0"]
+    np.testing.assert_allclose(result, interpreter.run(graph, [array])[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fails", "text"),
+    [
+        ("prepare", "toy_0: toy: no room; minitvm's kernels compute the region"),
+        ("run", "toy_0: toy: a wrong turn; minitvm's kernels compute the region"),
+        ("nan", "toy_0: toy: it returned NaN for 1 elements that are numbers; minitvm's kernels compute the region"),
+    ],
+)
+def test_our_kernels_compute_what_an_engine_fails_at(fails: str, text: str) -> None:
+    graph, toy = network(), Toy(supports=only("nn.conv2d", "nn.relu"), fails=fails)
+    with registered(toy), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        module = minitvm.build(graph, engines="toy", threads=1)
+        results = [module(X), module(X)]
+    assert [str(w.message) for w in caught] == [text]  # one line, once
+    for result in results:
+        np.testing.assert_allclose(result, interpreter.run(graph, [X])[0], rtol=1e-5, atol=1e-5)
+
+
+def test_nan_of_the_data_is_no_failure() -> None:
+    b = GraphBuilder()
+    graph, toy = b.build(b.op("sqrt", b.input("x", (3,)))), Toy()
+    with registered(toy):
+        module = minitvm.build(graph, engines="toy", threads=1)
+        for _ in range(2):
+            assert np.isnan(module(np.array([1, -1, 4], np.float32))).tolist() == [False, True, False]
+    assert len(toy.places) == 2
+
+
+def test_an_engine_that_is_missing_leaves_the_network_to_us() -> None:
+    with registered(Toy(fails="missing")):
+        with pytest.warns(RuntimeWarning, match="toy: no toys are installed; minitvm's kernels compute its part"):
+            module = minitvm.build(network(), engines="toy", threads=1)
+        assert not external(module.executable)
+        with pytest.raises(InputError, match="no engine tony; did you mean toy"):
+            minitvm.build(network(), engines="tony")
+
+
+def test_an_artifact_prepares_its_engine_once_and_survives_without_it(tmp_path: Path) -> None:
+    graph, path = network(), tmp_path / "net.mtvm"
+    with registered(Toy(supports=only("nn.conv2d"))):
+        minitvm.build(graph, engines="toy", threads=1).export(path)
+    again = Toy(supports=only("nn.conv2d"))
+    with registered(again):
+        loaded = minitvm.runtime.load(path)
+        results = [loaded(X), loaded(X)]
+    assert again.prepared == ["toy_0"] and len(again.places) == 2
+    with pytest.warns(RuntimeWarning, match="toy_0: toy: no engine toy; .*; minitvm's kernels compute the region"):
+        alone = minitvm.runtime.load(path)
+    results.append(alone(X))
+    for result in results:
+        np.testing.assert_allclose(result, interpreter.run(graph, [X])[0], rtol=1e-5, atol=1e-5)
+
+
+def test_interpreters_of_programs_refuse_engines_by_name() -> None:
+    with registered(Toy(supports=only("nn.conv2d"))), pytest.raises(Unsupported, match="external engine, found toy"):
+        minitvm.build(network(), "interpreter", engines="toy")
+
+
+def test_earlier_engines_choose_first_and_auto_chooses_by_time() -> None:
+    first, second = Toy("first", only("nn.conv2d")), Toy("second")
+    with registered(first, second):
+        module = minitvm.build(network(), engines=["first", "second"], threads=1)
+        assert [step.engine for step in external(module.executable)] == ["second", "first", "second"]
+        choices = choose(network(), ["first"], Target("cpu"), threads=1)
+    (choice,) = choices.regions
+    assert (choice.name, choice.reason, [n.op for n in choice.operators]) == ("first_0", "", ["nn.conv2d"])
+    assert choice.seconds is not None and min(choice.seconds) > 0
+    assert set(choices.refused["first"].values()) == {
+        f"{op} is not for toys" for op in ("exp", "nn.relu", "add", "sqrt")
+    }
+
+
+def test_json_of_a_region() -> None:
+    graph = network()
+    body = json.loads(to_json(graph))
+    assert body.keys() == {"nodes", "arg_nodes", "heads", "attrs"} and body["attrs"] == {"name": "net"}
+    kernels = [node for node in body["nodes"] if node["op"] == "kernel"]
+    assert [node["name"] for node in kernels] == ["exp", "nn.conv2d", "nn.relu", "add", "sqrt"]
+    assert kernels[1]["attrs"]["padding"] == 1 and kernels[1]["inputs"] == [[3, 0], [1, 0]]
+    assert body["arg_nodes"] == [0, 1, 2] and body["heads"] == [[len(body["nodes"]) - 1, 0]]
+    assert structural_equal(from_json(to_json(graph), {c.value.name: c.data for c in graph.constants}), graph)
+
+
+@given(case=graphs(largest=8), data=st.data())
+@examples(6, 500)
+def test_random_partitions_keep_the_meaning(case: RandomGraph, data: st.DataObject) -> None:
+    graph = case.graph
+    names = sorted({item.op for item in graph.nodes})
+    taken = data.draw(st.sets(st.sampled_from(names)) if names else st.just(set()))
+    with registered(Toy(supports=only(*taken))):
+        module = minitvm.build(graph, engines="toy", threads=1)
+        verify(module.executable)
+        results = module(*case.inputs.values())
+    own = results if isinstance(results, tuple) else (results,)
+    wanted = interpreter.run(graph, case.inputs)
+    for a, b, tolerance in zip(own, wanted, case.tolerances, strict=True):
+        np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), rtol=0, atol=max(tolerance, 0.0))
