@@ -42,7 +42,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "Extend": (
         "CONTRIBUTING.md", "docs/howto/operator.md", "docs/howto/kernel.md", "docs/howto/primitive.md",
         "docs/howto/rule.md", "docs/howto/pass.md", "docs/howto/instruction.md", "docs/howto/language.md",
-        "docs/howto/back_end.md", "docs/howto/accelerator.md", "docs/howto/mode.md",
+        "docs/howto/back_end.md", "docs/howto/accelerator.md", "docs/howto/engine.md",
+        "docs/howto/mode.md",
     ),
     "Teach": ("docs/course.md",),
     "Look up": (

@@ -1,6 +1,8 @@
 """`minitvm explain PRIMITIVE`: the meaning of a schedule primitive, an example, and when it is legal.
 
 With --load, also a primitive of your own file; with --errors, the errors of its requirements.
+
+`minitvm explain MODEL --engine NAME`: which parts of a model an engine computes, how fast, and why not the others.
 """
 
 from __future__ import annotations
@@ -12,23 +14,33 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from .options import Commands
+from . import options as opt
 from .wrapping import columns, filled
 
 if TYPE_CHECKING:
     from ...tir.schedule import Primitive
 
 
-def register(commands: Commands) -> None:
+def register(commands: opt.Commands) -> None:
     parser = commands.add_parser("explain", help="explain a schedule primitive", description=__doc__)
-    parser.add_argument("primitive", nargs="?", help="its name; without one, the list of all")
+    parser.add_argument("primitive", nargs="?", help="its name, or a model; without one, the list of all primitives")
     parser.add_argument("--load", metavar="FILE.py", help="a file that registers primitives; without a name, its own")
     parser.add_argument("--errors", action="store_true", help="show how each registered bad call is refused")
+    opt.add_engine(parser)
+    opt.add_shape(parser)
+    opt.add_threads(parser)
     parser.set_defaults(function=explain)
 
 
 def explain(options: argparse.Namespace) -> int:
     from ...errors import InputError
+
+    if options.engine:
+        from .explain_engines import explain_engines
+
+        return explain_engines(options)
+    if options.shape or options.threads:
+        raise InputError("--shape and --threads go with --engine")
     from ...tir.schedule.registry import PRIMITIVES, lookup
     from .program_file import blamed_on, read_primitives
 

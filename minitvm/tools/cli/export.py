@@ -38,6 +38,7 @@ def register(commands: opt.Commands) -> None:
     parser.add_argument(
         "-o", "--output", metavar="NET.mtvm", required=True, help="the file to write; for other forms, a new folder"
     )
+    opt.add_engine(parser)
     opt.add_key(
         parser, "sign with the key in this file (at least 16 bytes); default: your key, which is created on first use"
     )
@@ -78,7 +79,9 @@ def _artifact(options: argparse.Namespace) -> str:
     key = None if options.key is None else sign.key_bytes(options.key)
     graph = opt.read_graph(options.model, options.shape)
     with progress() as report:
-        executable = lower(graph, target=target, stop_at="executable", progress=report, tuned="auto")
+        executable = lower(
+            graph, target=target, stop_at="executable", progress=report, tuned="auto", engines=opt.engines(options)
+        )
         compiling = lambda done, total, name: report("compiling", done, total)  # noqa: E731
         export(executable, destination, key, options.arch, compiling)  # no device is needed
     return f"{destination}, {destination.stat().st_size / 1e6:.1f} MB"
@@ -120,7 +123,7 @@ def _web_folder(options: argparse.Namespace) -> str:
 
 # The forms by the name that --as has for them.
 FORMS = {
-    "mtvm": ExportForm("one file for Python", _artifact, ("arch", "key")),
+    "mtvm": ExportForm("one file for Python", _artifact, ("arch", "key", "engine")),
     "c": ExportForm("a folder with a C program", _c_program, ("weights", "name", "input")),
     "wasm": ExportForm("a folder for browsers and node", _web_folder),
 }

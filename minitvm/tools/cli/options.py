@@ -35,12 +35,17 @@ def add_model(parser: argparse.ArgumentParser, programs: bool = False, optional:
         description += "; or a Python file with TVMScript"
     number = "?" if optional else None
     parser.add_argument("model", metavar="FILE" if programs else "MODEL.onnx", nargs=number, help=description)
+    add_shape(parser)
+    parser.add_argument("--target", default="cpu", help="the machine to compile for (see minitvm info); default: cpu")
+
+
+def add_shape(parser: argparse.ArgumentParser) -> None:
+    """--shape."""
     parser.add_argument(
         "--shape", action="append", default=[], metavar="NAME=1,3,224,224",
         help="the shape of an input that the model leaves open; a name, as in x=b,3,h,w, keeps a dimension open; "
         "may be repeated",
     )  # fmt: skip
-    parser.add_argument("--target", default="cpu", help="the machine to compile for (see minitvm info); default: cpu")
 
 
 def onnx_model(text: str) -> Any:
@@ -110,6 +115,23 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=thread_count, metavar="N", help="number of threads; default: the number of cores"
     )
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """--engine."""
+    parser.add_argument(
+        "--engine", action="append", default=[], metavar="NAME",
+        help="let this library compute the operators that it supports; may be repeated; auto: every library, where it "
+        "is faster",
+    )  # fmt: skip
+
+
+def engines(options: argparse.Namespace) -> str | tuple[str, ...]:
+    """The engines that --engine names, as `build` takes them."""
+    names: list[str] = options.engine
+    if "auto" in names and len(names) > 1:
+        raise InputError("--engine auto stands for all engines: leave out the other --engine")
+    return "auto" if names == ["auto"] else tuple(names)
 
 
 def add_key(parser: argparse.ArgumentParser, description: str) -> None:

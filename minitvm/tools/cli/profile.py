@@ -32,6 +32,7 @@ def register(commands: opt.Commands) -> None:
     opt.add_model(parser)
     parser.add_argument("--input", metavar="X.npz", help="file with named inputs; default: seeded random inputs")
     opt.add_threads(parser)
+    opt.add_engine(parser)
     parser.add_argument("--runs", type=opt.thread_count, default=20, metavar="K", help="timed runs; default: 20")
     parser.add_argument("--png", metavar="ROOFLINE.png", help="draw the operators under the machine's roofline")
     parser.add_argument(
@@ -90,7 +91,8 @@ def model(options: argparse.Namespace, arrays: Mapping[str, np.ndarray] | None) 
         opt.check_inputs(graph, arrays)
     inputs = opt.random_inputs(graph.inputs) if arrays is None else arrays
     with progress() as report:
-        return build(graph, target=target, threads=options.threads, progress=report), inputs
+        engines = opt.engines(options)
+        return build(graph, target=target, threads=options.threads, progress=report, engines=engines), inputs
 
 
 def artifact(options: argparse.Namespace, arrays: Mapping[str, np.ndarray] | None) -> Compiled:
@@ -99,6 +101,8 @@ def artifact(options: argparse.Namespace, arrays: Mapping[str, np.ndarray] | Non
 
     if options.target != "cpu":
         raise InputError(f"--target {options.target}: an artifact is compiled already")
+    if options.engine:
+        raise InputError("--engine goes with a model: an artifact is compiled already")
     module = load(options.model, options.threads, trust=options.trust, key=options.key)
     if not hasattr(module, "profile"):
         raise InputError(f"{options.model} is a tir function; profiles are of models")

@@ -25,6 +25,7 @@ def register(commands: opt.Commands) -> None:
     parser.add_argument("--input", metavar="X.npz", help="file with named inputs; default: seeded random inputs")
     parser.add_argument("--output", metavar="Y.npz", help="write the outputs there")
     opt.add_threads(parser)
+    opt.add_engine(parser)
     parser.add_argument(
         "--check", action="store_true", help="compare with the graph interpreter; exit status 1 if wrong"
     )
@@ -63,7 +64,10 @@ def run(options: argparse.Namespace) -> int:
         inputs = arrays_read
     start = time.perf_counter()
     with progress() as report:
-        module = build(graph, target=target, threads=options.threads, progress=report, checked=options.checked)
+        module = build(
+            graph, target=target, threads=options.threads, progress=report, checked=options.checked,
+            engines=opt.engines(options),
+        )  # fmt: skip
     compiled = time.perf_counter() - start
     arrays = [inputs[value.name] for value in graph.inputs]
     results, times = timed(lambda: module(*arrays), module.reset)

@@ -28,6 +28,8 @@ def run(options: argparse.Namespace) -> int:
         raise InputError("--checked is decided when a model is compiled; an artifact is compiled already")
     if options.target != "cpu":
         raise InputError(f"--target {options.target}: an artifact is compiled already")
+    if options.engine:
+        raise InputError("--engine goes with a model: an artifact is compiled already")
     destination = output_path(options.output, "--output") if options.output else None
     arrays = opt.load_arrays(options.input) if options.input else None
     if arrays is not None and options.shape:

@@ -38,6 +38,7 @@ def register(commands: opt.Commands) -> None:
     opt.add_model(parser)
     parser.add_argument("--level", required=True, choices=LEVELS, metavar="LEVEL", help="one of the list above")
     parser.add_argument("--op", metavar="NAME", help="only this operator; --level fused prints the names")
+    opt.add_engine(parser)
     parser.add_argument(
         "--why-simplified", action="store_true",
         help="with --level kernel: explain the difficult simplifications of symbolic sizes",
@@ -68,6 +69,7 @@ def show(options: argparse.Namespace) -> int:
                 only=only,
                 progress=report,
                 tuned="auto",
+                engines=opt.engines(options),
             )
     if options.why_simplified:
         write(summary(reasons))
@@ -107,9 +109,9 @@ def show_artifact(options: argparse.Namespace) -> int:
     """The program of an artifact, to be read before the artifact is trusted: nothing of it is run."""
     from ...runtime.artifact.load import look_at
 
-    if options.op is not None or options.shape or options.target != "cpu" or options.why_simplified:
+    if options.op is not None or options.shape or options.target != "cpu" or options.why_simplified or options.engine:
         raise InputError(
-            "--op, --shape, --target and --why-simplified go with a model; an artifact is compiled already"
+            "--op, --shape, --target, --engine and --why-simplified go with a model; an artifact is compiled already"
         )
     if options.level not in ("kernel", "source", "asm", "executable", "memory"):
         levels = "kernel, source, asm, executable and memory"

@@ -141,7 +141,7 @@ MISTAKES = [
         "show tiny.mtvm --level graph",
         "an artifact has the levels kernel, source, asm, executable and memory, and no",
     ),
-    ("show tiny.mtvm --level source --op x", "--op, --shape, --target and --why-simplified go with a model"),
+    ("show tiny.mtvm --level source --op x", "--op, --shape, --target, --engine and --why-simplified go with a model"),
     ("run open.mtvm", "input x has open dimensions (n,8); give --shape x=SIZE,8"),
     ("run open.mtvm --shape y=3,8", "--shape: there is no input y; known: x"),
     ("run open.mtvm --shape x=3,7", "dimension 1 is 7, wanted 8"),
