@@ -24,7 +24,7 @@ from ...errors import InternalError
 from ...expr import Var
 from ...expr.printer import fresh
 from ...topi import registry
-from ..nodes import BIND_SIZE, ENGINE, FUSED, LOOP, MATCH_CAST, Graph, OpNode, Value
+from ..nodes import BIND_SIZE, ENGINE, FUSED, LOOP, MATCH_CAST, Graph, Node, OpNode, Value
 from ..pattern import GraphFacts, ValuePattern, matches
 
 
@@ -133,6 +133,9 @@ def no_region(item: OpNode) -> str:
     """Return the reason why no engine gets an operator, or "" if engines may get it."""
     if item.op in (BIND_SIZE, FUSED, LOOP, MATCH_CAST):
         return f"{item.op} is no operator on tensors"
+    structured = next((name for name, value in item.attrs.items() if isinstance(value, Node) or callable(value)), None)
+    if structured is not None:
+        return f"{item.op} contains a program of minitvm: {structured}"
     values = (*item.inputs, *item.outputs)
     symbolic = next((v for v in values if not v.is_static), None)
     if symbolic is not None or any(True for _ in item.symbols()):
