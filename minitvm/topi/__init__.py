@@ -31,6 +31,7 @@ from . import (
     recurrent,
     reduce,
     registry,
+    requantize,
     resize,
     sampling,
     scatter,

@@ -45,6 +45,33 @@ def quantize(
     return np.where(np.isnan(steps), limits.min, np.clip(steps, limits.min, limits.max)).astype(out_dtype)
 
 
+@operator("qnn.requantize")
+def requantize(
+    data: np.ndarray,
+    multiplier: np.ndarray,
+    shift: np.ndarray,
+    *,
+    zero_point: int,
+    a_min: int,
+    a_max: int,
+    out_dtype: str,
+) -> np.ndarray:
+    """Requantize as TensorFlow Lite does; the arithmetic is that of gemmlowp's fixed-point numbers.
+
+    `SaturatingRoundingDoublingHighMul` adds a half with the sign of the product, and divides toward zero.
+    `RoundingDivideByPOT` shifts, and adds 1 if the bits that fall out are more than a half.
+    """
+    product = data.astype(np.int64) * multiplier
+    nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
+    doubled = np.where(nudged >= 0, nudged // (1 << 31), -(-nudged // (1 << 31)))
+    places = shift.astype(np.int64) % 32
+    mask = (np.int64(1) << places) - 1
+    threshold = (mask >> 1) + (doubled < 0)
+    divided = (doubled >> places) + ((doubled & mask) > threshold)
+    limits = np.iinfo(out_dtype)
+    return np.clip(divided + zero_point, max(a_min, limits.min), min(a_max, limits.max)).astype(out_dtype)
+
+
 @operator("qnn.lookup")
 def lookup(data: np.ndarray, table: np.ndarray) -> np.ndarray:
     found: np.ndarray = table[data.view(np.uint8)]

@@ -199,6 +199,12 @@ def quantized(d: Drawing) -> None:
     d.op("qnn.dequantize", q, factor, zero, peak=1024)
     if d.flag():
         d.op("qnn.lookup", q, d.fresh([256], d.one_of(["int8", "uint8"]), 0, 100), peak=100)
+    if d.flag():
+        sums, columns = d.fresh([2, 3, 4], "int32", -5000, 5000), d.one_of([(), (3, 1)])
+        multiplier = d.holding(d.data(columns, "int32", 1 << 30, (1 << 31) - 1), constant=True)
+        shift = d.holding(d.data(columns, "int32", 0, 12), constant=True)
+        limits = {"zero_point": 3, "out_dtype": dtype, "a_min": low, "a_max": high}
+        d.op("qnn.requantize", sums, multiplier, shift, peak=255, **limits)
 
 
 def byte_product(d: Drawing) -> None:

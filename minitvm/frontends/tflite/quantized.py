@@ -24,23 +24,42 @@ def quantization(info: TensorInfo) -> Quantization | None:
     return info.quantization if dtypes.DTYPES.get(info.type) in _BYTES else None
 
 
+def same_scale(a: TensorInfo, b: TensorInfo) -> bool:
+    """Return whether two tensors represent real numbers by the same stored ones."""
+    first, second = quantization(a), quantization(b)
+    if first is None or second is None:
+        return first is second
+    return all(np.array_equal(p, q) for p, q in ((first.scale, second.scale), (first.zero_point, second.zero_point)))
+
+
 def converted(n: NodeContext, entry: Converter) -> Sequence[Laid | Handle | None]:
     """Return the outputs of an operator; quantised tensors are treated as its converter says."""
     if entry.bytes == "own":
         return listed(entry.function(n))
     if entry.bytes == "stored":
         return listed(entry.function(n))
+    in_floats(n)
+    results = listed(entry.function(n))
+    return [
+        with_result(n, result, position) if isinstance(result, Laid) and position < len(n.node.outputs) else result
+        for position, result in enumerate(results)
+    ]
+
+
+def in_floats(n: NodeContext) -> None:
+    """Replace the quantised inputs of a node with their real numbers."""
     for position, index in enumerate(n.node.inputs):
-        info = n.graph.tensors[index] if index >= 0 else None
         tensor = n.inputs[position]
-        if info is not None and isinstance(tensor, Laid) and _is_quantised(info):
-            n.inputs[position] = dequantized(n, tensor, info)
-    results = list(listed(entry.function(n)))
-    for position, index in enumerate(n.node.outputs[: len(results)]):
-        info, result = n.graph.tensors[index], results[position]
-        if isinstance(result, Laid) and quantization(info) is not None and result.operand.dtype.is_float:
-            results[position] = quantized(n, result, info)
-    return results
+        if index >= 0 and isinstance(tensor, Laid) and _is_quantised(n.graph.tensors[index]):
+            n.inputs[position] = dequantized(n, tensor, n.graph.tensors[index])
+
+
+def with_result(n: NodeContext, result: Laid, position: int = 0) -> Laid:
+    """Return real numbers as the result that the node declares, which may be quantised."""
+    info = n.result(position)
+    if quantization(info) is None or not result.operand.dtype.is_float:
+        return result
+    return quantized(n, result, info)
 
 
 def _is_quantised(info: TensorInfo) -> bool:
@@ -85,3 +104,43 @@ def _numbers(parameters: Quantization, like: Operand | None) -> tuple[np.ndarray
     """Return the scale and the zero point: scalars, or vectors with one element per channel."""
     scale, zero = parameters.scale, parameters.zero_point.astype(like.dtype.numpy if like is not None else np.int32)
     return (scale, zero) if parameters.per_channel else (scale.reshape(()), zero.reshape(()))
+
+
+def fixed_point(factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return int32 multipliers and exponents with factor = multiplier * 2^(exponent - 31), as TFLite rounds them.
+
+    A factor below 2^-32 is 0.
+    """
+    fractions, exponents = np.frexp(factors.astype(np.float64))
+    multipliers = np.floor(fractions * 2.0**31 + 0.5).astype(np.int64)
+    carry = multipliers == 1 << 31
+    multipliers, exponents = np.where(carry, multipliers >> 1, multipliers), exponents + carry
+    tiny = exponents < -31
+    return np.where(tiny, 0, multipliers).astype(np.int32), np.where(tiny, 0, exponents).astype(np.int32)
+
+
+def requantized(
+    n: NodeContext, total: Operand, factors: np.ndarray, info: TensorInfo, limits: tuple[float, float] | None = None
+) -> Operand:
+    """Return int32 sums as the quantised tensor `info`: each real number is a sum times a factor, times its scale.
+
+    `factors` broadcasts to the sums. `limits` bounds the real numbers, for an activation function.
+    """
+    parameters = quantization(info)
+    if parameters is None or parameters.per_channel:
+        raise UnsupportedOperator(f"{n.where}: wanted a result with one scale, found {info}")
+    multipliers, exponents = fixed_point(factors)
+    if exponents.max(initial=0) > 0:
+        total = n.op("left_shift", total, np.maximum(exponents, 0))
+    zero, dtype = int(parameters.zero_point[0]), dtypes.DTYPES[info.type]
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    if limits is not None:
+        # Halves away from zero, as TFLite rounds the limits.
+        steps = [limit / float(parameters.scale[0]) for limit in limits]
+        least, most = (int(np.trunc(s + np.copysign(0.5, s))) if np.isfinite(s) else s for s in steps)
+        low, high = int(max(low, min(zero + least, high))), int(min(high, max(zero + most, low)))
+    result: Operand = n.op(
+        "qnn.requantize", total, multipliers, np.maximum(-exponents, 0).astype(np.int32), zero_point=zero, a_min=low,
+        a_max=high, out_dtype=dtype,
+    )  # fmt: skip
+    return result

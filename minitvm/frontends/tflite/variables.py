@@ -81,8 +81,10 @@ class Variables:
 
     def _changed(self, value: Operand, first: np.ndarray | None, where: str) -> Operand:
         """Return the exclusive or of a value and the first value of its variable."""
-        if first is None or not np.any(np.ascontiguousarray(first).view(np.uint8)):
+        if first is None or not np.any(np.frombuffer(first.tobytes(), np.uint8)):
             return value
+        if np.all(first == first.flat[0]):  # one element is enough: it broadcasts
+            first = first.flat[:1].reshape(())
 
         def op(op: str, *operands: Operand, **attrs: str) -> Operand:
             result: Operand = self.builder.op(op, operands, attrs, "variable", where)

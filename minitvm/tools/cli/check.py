@@ -53,6 +53,7 @@ def register(commands: opt.Commands) -> None:
 
 def check(options: argparse.Namespace) -> int:
     from ...build import optimize_graph
+    from ...expr import replace
     from ...graph.at_bounds import at_bounds
     from ...lowering import to_units
     from ...runtime.here import target_here
@@ -60,7 +61,8 @@ def check(options: argparse.Namespace) -> int:
     target = target_here(opt.target(options.target))  # the kernels of any CPU, compiled for this one
     if options.model.endswith(".py"):
         return _check_programs(options, target)
-    graph = opt.read_graph(options.model, options.shape)
+    # One step is checked, in which states are inputs and outputs like others.
+    graph = replace(opt.read_graph(options.model, options.shape), states=())
     opt.fixed_shapes(graph)
     with progress() as report:
         failures, incomplete = check_model(graph, target, options.seed, report), 0

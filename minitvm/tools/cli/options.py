@@ -218,6 +218,12 @@ def _shape_option(name: str, dims: Sequence[Any]) -> str:
     return f"--shape {name}=" + ",".join(str(dim) if isinstance(dim, int) else "SIZE" for dim in dims)
 
 
+def arguments(graph: Graph) -> list[Any]:
+    """The inputs that a caller passes: all but the states, which a module keeps from run to run."""
+    states = {old for old, _ in graph.state_pairs()}
+    return [value for value in graph.inputs if value not in states]
+
+
 def fixed_shapes(graph: Graph) -> None:
     """Refuse a graph whose inputs have open dimensions: without arrays nothing determines their sizes."""
     for value in graph.inputs:
@@ -233,7 +239,7 @@ def open_dimensions(name: str, shape: Sequence[Any]) -> InputError:
 
 def check_inputs(graph: Graph, arrays: Mapping[str, np.ndarray]) -> None:
     """Refuse arrays that do not fit the graph's inputs, before anything is compiled."""
-    values = {value.name: value for value in graph.inputs}
+    values = {value.name: value for value in arguments(graph)}
     for name in arrays:
         if name not in values:
             raise InputError(f"--input: the model has no input {name}; {nearest(name, list(values))}")

@@ -89,7 +89,7 @@ def model(options: argparse.Namespace, arrays: Mapping[str, np.ndarray] | None) 
         opt.fixed_shapes(graph)
     else:
         opt.check_inputs(graph, arrays)
-    inputs = opt.random_inputs(graph.inputs) if arrays is None else arrays
+    inputs = opt.random_inputs(opt.arguments(graph)) if arrays is None else arrays
     with progress() as report:
         engines = opt.engines(options)
         return build(graph, target=target, threads=options.threads, progress=report, engines=engines), inputs

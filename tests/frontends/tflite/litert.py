@@ -16,11 +16,16 @@ with warnings.catch_warnings():
 class Peer:
     """A model in LiteRT. Its variables keep their values from run to run."""
 
-    def __init__(self, model: Path | bytes, shapes: Sequence[Sequence[int]] | None = None) -> None:
+    def __init__(
+        self, model: Path | bytes, shapes: Sequence[Sequence[int]] | None = None, keep_all: bool = False
+    ) -> None:
         source = {"model_content": model} if isinstance(model, bytes) else {"model_path": str(model)}
         # XNNPACK computes other roundings; the reference kernels are the definition.
         self._interpreter = Interpreter(
-            **source, num_threads=1, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+            **source,
+            num_threads=1,
+            experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+            experimental_preserve_all_tensors=keep_all,
         )
         self.inputs = self._interpreter.get_input_details()
         for detail, shape in zip(self.inputs, shapes or (), strict=False):
@@ -33,6 +38,10 @@ class Peer:
             self._interpreter.set_tensor(detail["index"], array)
         self._interpreter.invoke()
         return [self._interpreter.get_tensor(detail["index"]) for detail in self.outputs]
+
+    def tensor(self, index: int) -> np.ndarray:
+        """The contents of a tensor after a run, for a peer with `keep_all`."""
+        return self._interpreter.get_tensor(index)
 
     def drawn(self, seed: int) -> list[np.ndarray]:
         """Arrays for the inputs: normal floats, or integers of the whole range."""

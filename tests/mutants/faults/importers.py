@@ -6,14 +6,16 @@ from ..patch import Faults
 from ..siblings import at_many_sizes, bounded, branches, by_data, imported
 from ..streams import by_hand
 
-ONNX_CONVOLUTION = Faults("onnx convolution", "minitvm.frontends.onnx.ops.convolution", [])
-ONNX_CONVOLUTION.edit(
+WINDOWS = Faults("padding of windows", "minitvm.frontends.common.windows", [])
+WINDOWS.edit(
     "auto_pad ignores the dilation",
-    "window_padding",
+    "same_padding",
     "((k - 1) * d + 1) - extent",
     "k - extent",
     by=[imported("conv")],
 )
+
+ONNX_CONVOLUTION = Faults("onnx convolution", "minitvm.frontends.onnx.ops.convolution", [])
 ONNX_CONVOLUTION.edit(
     "output_shape ignores output_padding",
     "_transposed_padding",
@@ -120,7 +122,8 @@ ONNX_QUANTIZATION.edit(
     'low = n.op("min", x)',
     by=[imported("dynamic")],
 )
-ONNX_QUANTIZATION.edit(
+BYTE_PRODUCTS = Faults("products of bytes", "minitvm.frontends.common.byte_products", [])
+BYTE_PRODUCTS.edit(
     "bytes less their zero point stay bytes",
     "_shifted",
     'dtype = "int16" if x.dtype.bits == 8 else "int32"',

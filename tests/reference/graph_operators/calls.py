@@ -325,6 +325,26 @@ def _quantizing() -> list[Call]:
     q = i(2, 3, 4, low=0, high=255, dtype="uint8")
     return [
         Call("qnn.quantize", (f(2, 3, 4, low=-30, high=30), scale), exact=True),
+        Call(
+            "qnn.requantize",
+            (
+                i(2, 3, 4, low=-40000, high=40000, dtype="int32"),
+                i(3, 1, low=1 << 30, high=(1 << 31) - 1, dtype="int32"),
+                i(3, 1, low=0, high=12, dtype="int32"),
+            ),
+            {"zero_point": -5, "a_min": -100},
+            exact=True,
+        ),
+        Call(
+            "qnn.requantize",
+            (
+                i(9, low=-(1 << 31), high=(1 << 31) - 1, dtype="int32"),
+                np.array(1 << 30, np.int32),
+                np.array(31, np.int32),
+            ),
+            {"zero_point": 128, "a_max": 1 << 20, "out_dtype": "uint8"},
+            exact=True,
+        ),
         Call("qnn.lookup", (i(3, 5, low=0, high=255, dtype="uint8"), i(256, dtype="int8")), exact=True),
         Call("qnn.lookup", (i(7, low=-128, high=127, dtype="int8"), i(256, low=0, dtype="uint8")), exact=True),
         Call("qnn.quantize", (f(2, 3, 4), scales, np.array([1, 2, 3], np.uint8)), exact=True),

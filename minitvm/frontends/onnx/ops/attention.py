@@ -11,11 +11,12 @@ import numpy as np
 from ....expr import EQ, GE, as_expr
 from ....graph.nodes import Dim
 from ....topi.shapes import differ, same, simple
+from ...common.byte_products import integer_product
 from ...common.operand import Operand
 from ..context import NodeContext
 from ..registry import converter
 from .qlinear import DOMAIN
-from .quantization import flat, integer_product
+from .quantization import flat
 
 # The number that ONNX Runtime adds to the scores of hidden keys.
 _MASKED = -10000.0

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....topi.shapes import axis_of
+from ...common.byte_products import integer_product
 from ...common.operand import Operand
 from ..context import NodeContext
 from ..registry import converter
-from .quantization import flat, integer_product, requantized
+from .quantization import flat, requantized
 
 DOMAIN = "com.microsoft"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..context import NodeContext
@@ -39,6 +40,22 @@ def activated(n: NodeContext, x: Laid) -> Laid:
     if number not in _FUSED:
         n.refuse(f"the activation function {number} is not supported")
     return applied(n, _FUSED[number], x) if number else x
+
+
+def limits_of(n: NodeContext) -> tuple[float, float] | None:
+    """Return the bounds of real numbers that the activation function in the options means; None for no function.
+
+    Raises `NotBounds` for one that is not a bound.
+    """
+    name = _FUSED.get(n.option("FusedActivationFunction", 0))
+    bounds = {"": None, "RELU": (0.0, math.inf), **_CLIPPED}
+    if name not in bounds:
+        raise NotBounds
+    return bounds[name]
+
+
+class NotBounds(Exception):
+    """An activation function is not a bound."""
 
 
 @converter("LEAKY_RELU")

@@ -11,6 +11,7 @@ from ....errors import ModelError
 from ...common.operand import Operand
 from ..context import NodeContext
 from ..layouts import Laid
+from ..quantized import in_floats, quantization, same_scale, with_result
 from ..registry import converter
 from .activations import activated
 
@@ -47,11 +48,21 @@ def transpose(n: NodeContext) -> Any:
     return n.moved(x.operand, [x.order.index(axis % x.ndim) for axis in axes])
 
 
-@converter("CONCATENATION")
+@converter("CONCATENATION", bytes="own")
 def concatenation(n: NodeContext) -> Any:
+    """Join tensors along an axis. Quantised parts are rescaled, unless all of them have the scale of the result."""
+    if not n.option("FusedActivationFunction", 0) and all(
+        same_scale(n.info(k), n.result()) for k in range(len(n.inputs))
+    ):
+        return _joined(n)
+    in_floats(n)
+    return with_result(n, activated(n, _joined(n)))
+
+
+def _joined(n: NodeContext) -> Laid:
     parts, order = n.aligned(*(n.laid(k) for k in range(len(n.inputs))))
     axis = n.axis(int(n.option("Axis", 0)), len(order))
-    return activated(n, Laid.of(n.op("concatenate", *parts, axis=order.index(axis)), order))
+    return Laid.of(n.op("concatenate", *parts, axis=order.index(axis)), order)
 
 
 @converter("PACK", bytes="stored")
@@ -98,8 +109,6 @@ def _parts(n: NodeContext, x: Laid, axis: int, sizes: list[int]) -> list[Laid]:
 @converter("PAD", "PADV2", bytes="own")
 def pad(n: NodeContext) -> Any:
     """Pad with zeros, or with the third input. A quantised zero is stored as the zero point."""
-    from ..quantized import quantization
-
     x = n.laid(0)
     widths = _widths(n, x)
     if n.has(2):
