@@ -97,7 +97,7 @@ print(body_of(scheduled(rolling)))
 # computed. In later iterations only the last row (ax0 = 2) is computed, because the other two are still in the ring.
 #
 # The film shows it for a small picture. H has only three rows. When a row of H turns orange, it is written. After the
-# first iteration, one row is written for each row of Y, each time in the place of the oldest row.
+# first iteration, one row is written for each row of Y, and it always overwrites the oldest row.
 
 # %%
 print("the film:", picture.save("smooth_rolling", Film.of(scheduled(rolling, 4), title="rolling").svg()))
@@ -238,7 +238,7 @@ ledger.show(columns)
 
 # %% [markdown]
 # Compare the last two columns. The rolling buffer has the same live bytes, but about a third of the multiplies and half
-# of the loads. It also moves the same bytes, because the rows that `at y` computes again are in the cache.
+# of the loads. Both move the same bytes, because the elements of X that `at y` loads again are still in the cache.
 #
 # ## Your turn
 #

@@ -95,6 +95,7 @@ def check(module: ModuleType) -> None:
     @cases(1, nests=st.just(NESTS))
     def finds_eight_bugs(nests: tuple[list[int], ...]) -> None:
         drawn = [(extents, steps) for extents in nests for steps in some(module.schedules(list(extents)), DRAWN)]
+        drawn = [(extents, steps) for extents, steps in drawn if not complaint(extents, steps)]
         for name, bug in BUGS.items():
             exposed = any(order(extents, steps, bug) != order(extents, steps) for extents, steps in drawn)
             listed = ", ".join(map(str, nests))
