@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -62,6 +63,14 @@ def test_primitives_stand_before_and_after_side_by_side(build: ModuleType) -> No
     split = shown.split("\n## split\n")[1].split("\n## ")[0]
     assert "Call: `i_0, i_1 = sch.split(i, factors=[None, 32])`" in split
     assert "- **covers**: product(factors) >= extent, if no factor is None" in split
+
+
+def test_a_list_in_a_docstring_keeps_its_lines() -> None:
+    as_rest = runpy.run_path(str(ROOT / "docs" / "site" / "conf.py"))["as_rest"]
+    lines = ["It is one of:", "- `a_b`, which", "  goes on and", "  - on;", "- c_d."]
+    assert as_rest(lines) == ["It is one of:", "", "- ``a_b``, which", "  goes on and", "  \\- on;", "- c\\_d."]
+    assert as_rest(["", "1. x `y", "   z`", ""]) == ["", "", "1. x ``y", "   z``", ""]
+    assert as_rest(["a", "- b"]) == ["a", "\\- b"], "a minus at the beginning of a line is no list"
 
 
 def test_each_word_of_the_glossary_has_an_anchor(build: ModuleType) -> None:

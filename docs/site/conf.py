@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
@@ -42,10 +43,11 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 
 _SPECIAL = re.compile(r"([*_|\\])")
+_ITEM = re.compile(r"- |\d\. ")
 
 
 def as_rest(lines: list[str]) -> list[str]:
-    """A docstring of minitvm as reStructuredText: paragraphs, code between backticks, and indented blocks as code."""
+    """A docstring of minitvm as reStructuredText: paragraphs, lists, code between backticks, and indented code."""
     result: list[str] = []
     for code, block in groupby(lines, lambda line: line.startswith("    ") or None if line.strip() else ""):
         text = list(block)
@@ -54,8 +56,26 @@ def as_rest(lines: list[str]) -> list[str]:
         elif code:
             result += ["", ".. code-block:: text", "", *(f"    {line}" for line in text), ""]
         else:
-            result += _paragraph("\n".join(text)).split("\n")
+            first = next((k for k in range(len(text)) if _begins_list(text, k)), len(text))
+            result += _paragraph("\n".join(text[:first])).split("\n") if first else []
+            result += ["", *_items(text[first:])] if first < len(text) else []
     return result
+
+
+def _begins_list(text: list[str], k: int) -> bool:
+    """Whether line k begins a list: it is the first one, or the line before it ends with a colon."""
+    return bool(_ITEM.match(text[k])) and (k == 0 or text[k - 1].endswith(":"))
+
+
+def _items(text: list[str]) -> Iterator[str]:
+    """The lines of a list. A line without a marker continues the item before it."""
+    starts = [k for k, line in enumerate(text) if _ITEM.match(line)]
+    for start, stop in zip(starts, [*starts[1:], len(text)], strict=True):
+        width = len(text[start]) - len(_ITEM.sub("", text[start], count=1))
+        body = [text[start][width:], *(line.strip() for line in text[start + 1 : stop])]
+        shown = _paragraph("\n".join(body)).split("\n")
+        yield text[start][:width] + shown[0]
+        yield from (" " * width + line for line in shown[1:])
 
 
 def _paragraph(text: str) -> str:
