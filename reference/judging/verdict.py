@@ -25,18 +25,25 @@ class Verdict:
     and `refused` has the reason for each other mode. `inout` names the parameters that the check treated as both input
     and output.
 
-    If the programs differ, `message` describes the difference. `output` and `index` are the place of the first element
-    that differs, and `before` and `after` are its values (in the mode `field`, rationals as text). `inputs` are the
-    smallest arguments found that show the difference, in the order of the parameters, and `sizes` are the values of
-    symbolic dimensions. `finding` describes undefined behaviour, if that is the difference. The mode "signature" means
-    that one program writes a parameter that the other does not write. `programs` and `seed` are kept for `script`.
+    If the programs differ:
 
-    If the programs are equal, `tried` has the sizes of symbolic dimensions at which they were compared. `unjudged` says
-    where the programs round to different dtypes, if no mode that ran judges rounding. `excused` counts the inputs on
-    which the results differ, which is allowed because one of the programs rounds there. `short` has the tiles, by
-    dimension, that fit less than three times into every tried size. `unsized` lists the sides of conditions on
-    dimensions that no tried size reached, and `untaken` the sides of comparisons and clips of data that no input
-    reached.
+    - `message` describes the difference. `output` and `index` are the place of the first element that differs, and
+      `before` and `after` are its values (in the mode `field`, rationals as text).
+    - `inputs` are the smallest arguments found that show the difference, in the order of the parameters, and `sizes`
+      are the values of symbolic dimensions.
+    - `finding` describes undefined behaviour, if that is the difference.
+    - The mode "signature" means that one program writes a parameter that the other does not write.
+    - `programs` and `seed` are kept for `script`.
+
+    If the programs are equal:
+
+    - `tried` has the sizes of symbolic dimensions at which they were compared.
+    - `unjudged` says where the programs round to different dtypes, if no mode that ran judges rounding.
+    - `excused` counts the inputs on which the results differ, which is allowed because one of the programs rounds
+      there.
+    - `short` has the tiles, by dimension, that fit less than three times into every tried size.
+    - `unsized` lists the sides of conditions on dimensions that no tried size reached.
+    - `untaken` lists the sides of comparisons and clips of data that no input reached.
     """
 
     equal: bool
