@@ -89,4 +89,4 @@ class Statements(ScalarCompiler):
 
     def kernel_call(self, s: t.KernelCall) -> Execute:
         """Refuse the call of a kernel; `reference.kernel` overrides this for host functions."""
-        raise Unsupported(f"the call of {s.kernel} in a level-3 function; kernels are called by host functions")
+        raise Unsupported(f"the call of {s.kernel} outside a host function; only host functions call kernels")

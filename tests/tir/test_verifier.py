@@ -235,10 +235,10 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
             @T.prim_func
             def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
                 t = T.decl_buffer((4,))
-                ^^^^^^^^^^^^^^^^^^^^^^^ Allocate at level 3
+                ^^^^^^^^^^^^^^^^^^^^^^^ Allocate in a loop program
                 A[0] = T.float32(1.0)
           wanted: a loop program has no Allocate (blocks allocate buffers) and no KernelCall (only host functions call kernels)
-          found:  Allocate at level 3
+          found:  Allocate in a loop program
         """),
     "iterators_are_bound": (one_iterator_two_values, "tir", """
         main: iterators_are_bound

@@ -39,7 +39,7 @@ def there_is_a_root_block(func: PrimFunc) -> Broken:
 def nothing_is_lowered_yet(func: PrimFunc) -> Broken:
     """a loop program has no Allocate (blocks allocate buffers) and no KernelCall (only host functions call kernels)"""
     for node in nodes_of(func, Allocate, KernelCall):
-        yield node, f"{type(node).__name__} at level 3"
+        yield node, f"{type(node).__name__} in a loop program"
 
 
 @rule(TIR_RULES)
