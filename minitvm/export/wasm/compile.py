@@ -16,12 +16,23 @@ from ...machines.cpu.runtime.compiler import kernel_text
 from ...target.isas import find_isa
 from .object_file import read_object
 from .program import EXPORTS, StepProgram
+from .shared_kernels import SYMBOL, share
 
 _ISA = find_isa("wasm")
 # Beyond those of the target: conversions of large floats to integers that do not trap, and extensions of signs.
 _FEATURES = f"{_ISA.attributes},+nontrapping-fptoint,+sign-ext,+mutable-globals"
 # Functions of the C library that JavaScript provides: sines of very large numbers, and remainders of long divisions.
 HOST_FUNCTIONS = ("sin", "sinf", "cos", "cosf", "tan", "tanf", "fmod", "fmodf")
+
+_WHOLE = "threaded_kernel"  # a kernel with the arguments `thread` and `threads`
+_ALONE = f"""
+declare void @{_WHOLE}(ptr, i64, i64)
+
+define void @{SYMBOL}(ptr %arguments) {{
+  call void @{_WHOLE}(ptr %arguments, i64 0, i64 1)
+  ret void
+}}
+"""
 
 _STACK_ARRAY = re.compile(r"= alloca (?:\[(\d+) x )?(?:<(\d+) x )?(i\d+|half|float|double|ptr)[\]>, ]")
 _BITS = {"half": 16, "float": 32, "double": 64, "ptr": 32}
@@ -55,23 +66,41 @@ def compile_modules(
     called after each kernel. Raises `Unsupported` for an executable with steps or kernels of other machines.
     """
     machine = _ISA.triple, str(_machine(True).target_data)
-    numbers: dict[tuple[str, str], int] = {}
-    for kernel in executable.kernels:
-        numbers.setdefault((kernel.source, kernel.entry), len(numbers))
-    symbols = {job: f"kernel{number}_{job[1]}" for job, number in numbers.items()}
-    program = StepProgram(executable, [symbols[k.source, k.entry] for k in executable.kernels], *machine)
-    drafts = [(relaxed, _optimised(str(program.module), relaxed)) for relaxed in kinds]
-    for done, ((source, entry), symbol) in enumerate(symbols.items()):
-        for relaxed, draft in drafts:
-            draft.link_in(_optimised(kernel_text(source, entry, symbol, machine, fuses=relaxed), relaxed))
+    jobs = list(dict.fromkeys((kernel.source, kernel.entry) for kernel in executable.kernels))
+    texts: list[list[str]] = [[] for _ in kinds]
+    for done, (source, entry) in enumerate(jobs):
+        for relaxed, kernels in zip(kinds, texts, strict=True):
+            kernels.append(str(_optimised(_alone(kernel_text(source, entry, _WHOLE, machine, relaxed)), relaxed)))
         if progress is not None:
-            progress(done + 1, len(symbols), entry)
-    return [_module(draft, relaxed) for relaxed, draft in drafts], program.description()
+            progress(done + 1, len(jobs), entry)
+    modules = []
+    for relaxed, kernels in zip(kinds, texts, strict=True):
+        functions, calls = share(kernels)
+        by_job = dict(zip(jobs, calls, strict=True))
+        program = StepProgram(executable, [by_job[k.source, k.entry] for k in executable.kernels], *machine)
+        draft = _optimised(_parsed(str(program.module)), relaxed)
+        for text in functions:
+            draft.link_in(_parsed(text))
+        modules.append(_module(draft, relaxed))
+    return modules, program.description()
 
 
-def _optimised(text: str, relaxed: bool) -> llvm.ModuleRef:
+def _parsed(text: str) -> llvm.ModuleRef:
     module = llvm.parse_assembly(text)
     module.verify()
+    return module
+
+
+def _alone(text: str) -> llvm.ModuleRef:
+    """The module of a kernel with a function `SYMBOL` that calls it as the only thread."""
+    module = _parsed(text)
+    head = f'target datalayout = "{module.data_layout}"\ntarget triple = "{module.triple}"\n'
+    module.link_in(_parsed(head + _ALONE))
+    _hide_all_but(module, (SYMBOL,))
+    return module
+
+
+def _optimised(module: llvm.ModuleRef, relaxed: bool) -> llvm.ModuleRef:
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     # Kernels are unrolled where it helps. In mobilenet_v2, more unrolling makes a fifth more code that runs as fast.
     options.loop_unrolling = options.slp_vectorization = False

@@ -30,6 +30,7 @@ from ...expr.largest import largest, multiple
 from ...runtime.shapes import guard_text, product, shape_text, spec_text
 from ..own_kernels import require_own_kernels
 from .expressions import BIT, DOUBLE, WORD, SizeExpressions
+from .shared_kernels import SharedCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 CODE, BYTE = ir.IntType(32), ir.IntType(8)
 POINTER = WORD.as_pointer()
-KERNEL = ir.FunctionType(ir.VoidType(), [POINTER, WORD, WORD])
 ERROR_WORDS = 2  # the first words of `figures`: found, most
 EXPORTS = ("measure", "run", "shapes")
 
@@ -52,19 +52,18 @@ class _SizeTable:
 
 
 class StepProgram:
-    """The module of the three functions, for kernels that are functions `symbols[k]` of other modules.
+    """The module of the three functions. Other modules define the functions of `calls[k]`, which compute kernel k.
 
     Raises `Unsupported` for an executable with steps or kernels of other machines.
     """
 
-    def __init__(self, executable: exe.Executable, symbols: Sequence[str], triple: str, layout: str) -> None:
+    def __init__(self, executable: exe.Executable, calls: Sequence[SharedCall], triple: str, layout: str) -> None:
         self.executable = executable
         require_own_kernels(executable, f"{executable.name} in a browser")
         self.module = ir.Module("program")
         self.module.triple, self.module.data_layout = triple, layout
-        self.kernels = [ir.Function(self.module, KERNEL, name) for name in dict.fromkeys(symbols)]
-        by_name = {function.name: function for function in self.kernels}
-        self.kernel_of = [by_name[name] for name in symbols]
+        self.calls = calls
+        self.functions: dict[str, ir.Function] = {}
         self.late = data_sizes(executable)
         self.sizes = _sizes_of(executable)
         self.errors: list[str] = []
@@ -112,6 +111,15 @@ class StepProgram:
         for dim in (dim for spec in self.executable.outputs for dim in spec.shape):
             write.figure(dim)
         write.succeed()
+
+    def kernel(self, index: int) -> tuple[ir.Function, list[ir.Constant]]:
+        """Return the function that computes a kernel, and its arguments before the table of the kernel's arguments."""
+        call = self.calls[index]
+        numbers = [ir.Constant(ir.IntType(bits), value) for bits, value in call.numbers]
+        if call.symbol not in self.functions:
+            kind = ir.FunctionType(ir.VoidType(), [*(number.type for number in numbers), POINTER])
+            self.functions[call.symbol] = ir.Function(self.module, kind, call.symbol)
+        return self.functions[call.symbol], numbers
 
     def error(self, text: str) -> int:
         """Return the code of an error with this text."""
@@ -242,8 +250,8 @@ class _FunctionWriter:
         params = self.program.executable.kernels[step.kernel].params
         for index, (a, param) in enumerate(zip(step.args, params, strict=True)):
             self.builder.store(self.argument(a, param.dtype), self._entry(self.arguments, index))
-        kernel = self.program.kernel_of[step.kernel]
-        self.builder.call(kernel, [self.arguments, ir.Constant(WORD, 0), ir.Constant(WORD, 1)])
+        function, numbers = self.program.kernel(step.kernel)
+        self.builder.call(function, [*numbers, self.arguments])
 
     def _copy(self, step: exe.Copy) -> None:
         nbytes = self.builder.trunc(self.expressions.word(step.nbytes), CODE)
