@@ -38,8 +38,8 @@ def accesses(rows: int, columns: int, steps: int, shared: bool, separate: bool) 
 
 WAYS = {
     "nothing shared": (False, True),
-    "shared tiles, separate memory": (True, True),
-    "shared tiles, ordinary memory": (True, False),
+    "shared, separate": (True, True),
+    "shared, ordinary": (True, False),
 }
 predict(
     "A thread computes 4 x 4 results in 16 steps and needs 128 elements. If tiles are shared, it fetches only an "
@@ -47,7 +47,7 @@ predict(
     accesses(4, 4, 16, shared=True, separate=False),
 )
 for name, (shared, separate) in WAYS.items():
-    print(f"{name:<32} {accesses(4, 4, 16, shared, separate):>4}")
+    print(f"{name:<18} {accesses(4, 4, 16, shared, separate):>4}")
 
 # %% [markdown]
 # If shared memory is separate, shared tiles reduce the accesses of a thread from 128 to 16. If shared memory is
@@ -60,11 +60,11 @@ for name, (shared, separate) in WAYS.items():
 # A and B that the thread has loaded. The next table shows the accesses for each multiply-add:
 
 # %%
-print(f"{'tile':>8} {'registers':>10}" + "".join(f"{name:>32}" for name in WAYS))
+print(f"{'tile':>8} {'registers':>10}" + "".join(f"{name:>18}" for name in WAYS))
 for rows, columns in ((1, 1), (2, 2), (4, 4), (8, 4), (8, 8), (16, 16)):
     shares = (accesses(rows, columns, 8, *way) / (8 * rows * columns) for way in WAYS.values())
     needed = rows * columns + rows + columns
-    print(f"{f'{rows} x {columns}':>8} {needed:>10}" + "".join(f"{share:>32.4f}" for share in shares))
+    print(f"{f'{rows} x {columns}':>8} {needed:>10}" + "".join(f"{share:>18.4f}" for share in shares))
 
 # %% [markdown]
 # From top to bottom, the accesses for each multiply-add become fewer in every column. So a large tile is better in each
@@ -144,7 +144,8 @@ for gpu in GPUS[:1] + GPUS[2:]:
         for shares, cycles in best.items():
             predicted[f"{gpu}, helps: {helps}, {'shared tiles' if shares else 'registers'}"] = cycles / 1e6
 
-picture = drawings.bars(predicted, "predicted time of the best schedules", "million cycles")
+colours = [drawings.ORANGE if name.endswith("tiles") else drawings.BLUE for name in predicted]
+picture = drawings.bars(predicted, "predicted time of the best schedules", "million cycles", colours)
 print("the picture:", picture.save("two_ways"))
 
 # %% [markdown]
