@@ -53,14 +53,20 @@ def _parameters(
 @register("qnn.quantize", pattern=Pattern.BROADCAST)
 def quantize(
     data: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
-    out_dtype: str = "uint8"
+    out_dtype: str = ""
 ) -> Tensor:  # fmt: skip
     """Return saturate(round(data / scale) + zero_point), with ties to even.
+
+    The dtype of the result is that of the zero point, as in ONNX; without one, it is `out_dtype` ("": uint8). Raises
+    `TypeMismatch` if the two differ.
 
     A scale with one dimension has one element per index of `axis`. With a `block_size`, that many indices along `axis`
     share one element of the scale, which has the data's rank. Infinities saturate too. NaN becomes the smallest
     integer, as in ONNX Runtime's vector code.
     """
+    if zero_point is not None and out_dtype not in ("", str(zero_point.dtype)):
+        raise TypeMismatch(f"quantize: wanted a zero point of {out_dtype}, found {zero_point}")
+    out_dtype = out_dtype or ("uint8" if zero_point is None else str(zero_point.dtype))
     # Half floats cannot represent the limits of 16-bit integers.
     wide = "float32" if data.dtype.is_half else data.dtype
     low, high = const(DType(out_dtype).min, wide), const(DType(out_dtype).max, wide)

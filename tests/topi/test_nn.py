@@ -278,3 +278,12 @@ def test_a_softmax_of_half_floats_adds_up_in_float32() -> None:
     a, got = np.zeros((1, 4096), np.float16), np.zeros((1, 4096), np.float16)
     build(te.create_prim_func([x, topi.softmax(x)]))(a, got)
     np.testing.assert_array_equal(got, np.full((1, 4096), 1 / 4096, np.float16))
+
+
+def test_the_zero_point_decides_the_dtype_of_quantised_elements() -> None:
+    x, zero = te.placeholder((4,), name="x"), te.placeholder((), "int8", name="zero")
+    scale = te.placeholder((), name="scale")
+    assert topi.quantize(x, scale, zero).dtype == "int8" and topi.quantize(x, scale).dtype == "uint8"
+    assert topi.quantize(x, scale, out_dtype="int16").dtype == "int16"
+    with pytest.raises(TypeMismatch, match=r"quantize: wanted a zero point of uint8, found int8\[\]"):
+        topi.quantize(x, scale, zero, out_dtype="uint8")

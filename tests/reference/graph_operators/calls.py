@@ -348,7 +348,7 @@ def _quantizing() -> list[Call]:
         Call("qnn.lookup", (i(3, 5, low=0, high=255, dtype="uint8"), i(256, dtype="int8")), exact=True),
         Call("qnn.lookup", (i(7, low=-128, high=127, dtype="int8"), i(256, low=0, dtype="uint8")), exact=True),
         Call("qnn.quantize", (f(2, 3, 4), scales, np.array([1, 2, 3], np.uint8)), exact=True),
-        Call("qnn.quantize", (f(2, 3), scale, np.array(-3, np.int8)), {"out_dtype": "int8"}, exact=True),
+        Call("qnn.quantize", (f(2, 3), scale, np.array(-3, np.int8)), exact=True),
         Call("qnn.dequantize", (q, scale, np.array(100, np.uint8))),
         Call("qnn.dequantize", (q, scales), {"axis": 1}),
         Call("qnn.dequantize", (i(2, 3, dtype="int8"), scale, np.array(7, np.int8))),

@@ -330,7 +330,7 @@ def _quantize(d: Drawing) -> Call:
     zero = [np.asarray(_any(d, own, dtype))] if d.flag() or dtype == "int8" else []
     if d.flag():
         x = d.data(shape, "float32", -600, 600) / np.float32(2)
-        return Call("qnn.quantize", (x, scale, *zero), {"axis": axis, "out_dtype": dtype})
+        return Call("qnn.quantize", (x, scale, *zero), {"axis": axis, **({"out_dtype": dtype} if d.flag() else {})})
     return Call("qnn.dequantize", (_any(d, shape, dtype), scale, *zero), {"axis": axis})
 
 
