@@ -36,8 +36,9 @@ def quantize(
     """Quantize; the quotient is computed in the dtype of the data, because its rounding may decide which integer is
     nearest.
 
-    NaN becomes the smallest integer.
+    NaN becomes the smallest integer. The zero point's dtype is that of the result, unless `out_dtype` names one.
     """
+    out_dtype = out_dtype or ("uint8" if zero_point is None else str(zero_point.dtype))
     steps = np.rint(data / _along(scale, axis, data, block_size).astype(data.dtype)).astype(np.float64)
     if zero_point is not None:
         steps = steps + _along(zero_point, axis, data, block_size)

@@ -88,7 +88,12 @@ CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
     "nn.layer_norm": [([ROWS, (6,), (6,)], {"epsilon": 1e-3}), ([(2, 3, 4), (3, 4), (3, 4)], {"axis": (1, 2)})],
     "nn.rms_norm": [([ROWS, (6,)], {"epsilon": 1e-3}), ([(2, 3, 4), (3, 4)], {"axis": (-2, -1)})],
     **{
-        name: [([IMAGE], {"axis": (1, -1), "keepdims": True}), ([ROWS], {})]
+        name: [
+            ([IMAGE], {"axis": (1, -1), "keepdims": True}),
+            ([ROWS], {}),
+            ([ROWS], {"axis": ()}),
+            ([ROWS], {"axis": (), "keepdims": True, "opset": 18}),
+        ]
         for name in ("mean", "sum", "max", "min", "prod", "l1", "l2", "logsumexp", "sum_square")
     },
     "log_sum": [([ROWS], {"axis": 1, "positive": True}), ([ROWS], {"opset": 18, "positive": True})],
@@ -119,7 +124,8 @@ CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
         (
             [(2, 4, 3), (4,), (4,)],
             {"axis": 1, "out_dtype": "uint8", "positive": True, "whole": {2: ("uint8", 200)}},
-        )
+        ),
+        ([(2, 4, 3), (4,), (4,)], {"axis": 1, "positive": True, "whole": {2: ("int8", 100)}}),
     ],
     "qnn.dequantize": [
         ([(2, 4, 3), (4,), (4,)], {"axis": 1, "whole": {0: ("int8", 100), 2: ("int8", 100)}}),

@@ -318,13 +318,17 @@ def _last_axes(node: OpNode) -> int:
 
 def _reduced(writer: Writer, node: OpNode) -> None:
     data, output, keepdims = node.inputs[0], node.outputs[0].name, int(node.attrs["keepdims"])
-    name = _spelled(node).name
+    name, source = _spelled(node).name, data.name
     writer.require_types(name, node)
     axes = list(range(data.ndim)) if node.attrs["axis"] is None else list(_known(node, "axis"))
+    if not axes:
+        # ONNX takes an empty list for all axes. To reduce over a new axis of one element is to reduce over none.
+        source, axes, keepdims = f"{output}_elements", [data.ndim], 0
+        writer.node("Unsqueeze", [data.name, writer.weight(f"{output}_new", axes)], [source])
     if node.op == "sum" or writer.opset >= 18:  # of the others, the axes are an attribute until then
-        writer.node(name, [data.name, writer.weight(f"{output}_axes", axes)], [output], keepdims=keepdims)
+        writer.node(name, [source, writer.weight(f"{output}_axes", axes)], [output], keepdims=keepdims)
     else:
-        writer.node(name, [data.name], [output], axes=axes, keepdims=keepdims)
+        writer.node(name, [source], [output], axes=axes, keepdims=keepdims)
 
 
 @_export("split")
