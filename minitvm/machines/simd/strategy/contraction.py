@@ -56,10 +56,11 @@ def contraction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     With `pack`, a task first copies the panel that its rows read. With `phases`, the operand with the rows is stored
     phase by phase. If there are no rows, `row` is `column`.
     """
-    block, cpu = _reduction(func), cpu_of(target)
+    block = _reduction(func)
     if block is None:
         return
     dtype = buffers_written(block)[0].dtype
+    cpu = cpu_of(target, dtype)
     behind = rearranged(func, block)
     kept = None if behind is None else behind.kept
     ways = {names_of(way): way for way in roles(block, kept)}
@@ -79,7 +80,7 @@ def contraction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
             block = sch.get_block(way.block.name)
             store_phases(sch, block, way)
             way = way_of(block_of(sch, block), row, column, kept)
-        used = _schedule(sch, way, plan(**tile), pack)
+        used = _schedule(sch, way, plan(**tile), pack, target.has_threads)
         schedule_other_blocks(sch, target, used)
 
     for (row, column), way in ways.items():
@@ -118,8 +119,11 @@ def lanes_for(columns: int, widest: int) -> int:
     return widest
 
 
-def _schedule(sch: Schedule, way: Roles, plan: PanelPlan, pack: bool) -> set[str]:
-    """Schedule the contraction and the element-wise blocks after it. Return the names of the scheduled blocks."""
+def _schedule(sch: Schedule, way: Roles, plan: PanelPlan, pack: bool, parallel: bool) -> set[str]:
+    """Schedule the contraction and the element-wise blocks after it. Return the names of the scheduled blocks.
+
+    If it is not `parallel`, no loops are fused into tasks, whose places would have to be computed by divisions.
+    """
     block = sch.get_block(way.block.name)
     main = writer_of_sum(sch, way, block, epilogue)
     row = way.row
@@ -129,7 +133,7 @@ def _schedule(sch: Schedule, way: Roles, plan: PanelPlan, pack: bool) -> set[str
     packed = sch.reindex_cache_read(block, way.read, "local", _packed_order(way)) if pack else None
     init = schedule_panels(
         sch, block, list(sch.get_loops(main)), row, _place(way, way.column), plan, streams=not pack, packed=packed,
-        inside=[_place(way, p) for p in way.shared] if pack else (),
+        inside=[_place(way, p) for p in way.shared] if pack else (), parallel=parallel,
     )  # fmt: skip
     return {block_of(sch, part).name for part in (init, block, main, packed) if part is not None}
 

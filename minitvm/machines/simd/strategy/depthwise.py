@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from ....strategy.blocks import block_named, blocks_of, computes, divisors, reduced, shape_written, volume
+from ....strategy.blocks import block_named, block_of, blocks_of, computes, divisors, reduced, shape_written, volume
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
+from ....strategy.tile_nest import TileNest
 from ....target import CPU, Target
 from ....tir import Schedule
 from ....tir.analysis.block_regions import buffers_written
@@ -23,7 +24,7 @@ from .register_tile import accumulators, tile_in_registers, tile_reduction, wind
 from .tasks import in_parallel
 from .tiling import cpu_of
 
-_PADDED = "data_pad"
+_PADDED, _PLAIN_PADDED = "data_pad", "pad_temp"
 
 
 @rule("cpu", computes("nn.contrib_depthwise_conv2d_NCHWc"))
@@ -68,6 +69,48 @@ def depthwise_conv2d_nchwc(func: PrimFunc, target: Target) -> Iterator[Candidate
         for rows in near_ones:
             yield Candidate(knobs={"pixels": pixels, "near": True, "cached_rows": rows}, price=price, apply=apply)
         yield Candidate(knobs={"pixels": pixels, "near": False, "cached_rows": 1}, price=price, apply=apply)
+
+
+@rule("cpu", computes("nn.depthwise_conv2d"))
+def depthwise_conv2d_of_elements(func: PrimFunc, target: Target) -> Iterator[Candidate]:
+    """On a scalar CPU, yield tiles of pixels along a row, for results [N, C, OH, OW].
+
+    The padded copy is that of one channel: it needs a small array instead of as much memory as the input.
+
+        for n, c:
+            copy the image of the channel, with its padding
+            for y, <pixels>:
+                acc[pixels] = 0                             # registers
+                for ky, kx: acc[pixels] += patch[..] * w[c, ky, kx]
+                out[n, c, y, pixels] = epilogue(acc)
+    """
+    conv = next(b for b in blocks_of(func) if b.annotations.get("op") == "nn.depthwise_conv2d")
+    if not target.is_scalar or "data_layout" in conv.annotations or None in shape_written(conv):
+        return
+    cpu, kept = cpu_of(target, buffers_written(conv)[0].dtype), accumulators(target, buffers_written(conv)[0].dtype)
+    shape, steps = shape_written(conv), volume(shape_written(conv)) * volume(reduced(conv))
+
+    def price(pixels: int) -> Cost:
+        return Cost(window_cycles(steps, pixels, kept, cpu))
+
+    def apply(sch: Schedule, pixels: int) -> None:
+        block = sch.get_block(conv.name)
+        nest = TileNest(sch, block, epilogue(sch, block))
+        nest.cut(3, registers=pixels)
+        nest.order()
+        own, taps = nest.axes_and_steps(nest.sum_in_tile())
+        sch.reorder(*taps, *own)
+        nest.start(taps[0])
+        nest.in_registers(own, vectors=False)
+        copied = [pad for pad in sch.get_producers(block) if block_of(sch, pad).name == _PLAIN_PADDED]
+        for pad in copied:
+            sch.compute_at(pad, nest.tiles[1], preserve_unit_loops=True)
+        if target.has_threads:
+            in_parallel(sch, nest.tiles[:2])
+        schedule_other_blocks(sch, target, nest.names(*copied))
+
+    for pixels in divisors(shape[3], kept):
+        yield Candidate(knobs={"pixels": pixels}, price=price, apply=apply)
 
 
 def _near(sch: Schedule, pixels: int, cached_rows: int) -> set[str]:

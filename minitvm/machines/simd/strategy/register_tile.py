@@ -105,9 +105,9 @@ def _by_panels(sch: Schedule, block: Any, loops: Sequence[Any]) -> list[Any]:
     return list(loops)
 
 
-def accumulators(target: Target) -> int:
+def accumulators(target: Target, dtype: str = "float32") -> int:
     """Return how many vectors of accumulators a micro-kernel may keep in registers."""
-    return int(cpu_of(target).vector_registers) - _SPARE_REGISTERS
+    return int(cpu_of(target, dtype).vector_registers) - _SPARE_REGISTERS
 
 
 def chain_cycles(results: int, kept: int, cpu: CPU) -> float:

@@ -9,7 +9,7 @@ multiply-adds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -42,12 +42,19 @@ class RegisterTile:
         return self.vectors * self.lanes
 
 
-def cpu_of(target: Target) -> Any:
+# What a scalar CPU can use for integers: ARM has 16 registers, and six of them hold addresses and the loop's variable.
+_CORE_REGISTERS = 10
+
+
+def cpu_of(target: Target, dtype: str = "float32") -> Any:
     """Return the description of the target's CPU, also for a target that reaches it through another interface.
 
-    Without a target, return the description of this machine's CPU.
+    Without a target, return the description of this machine's CPU. `dtype` is that of the values in registers: the
+    registers of a scalar CPU are those of its floating-point unit, which does not compute with integers.
     """
     description = (target if target is not None else Target("cpu")).description
+    if target is not None and target.is_scalar and not DType(dtype).is_float:
+        return replace(description, vector_registers=_CORE_REGISTERS)
     return getattr(description, "processor", None) or description
 
 
@@ -64,13 +71,13 @@ def register_tiles(
     None is an unknown extent.
     """
     if m is None or n is None:
-        cpu = cpu_of(target)
+        cpu = cpu_of(target, dtype)
         long = register_tiles(m or LONG, n or LONG, dtype, target, streams)
         slower = [(tile, slower_than_least(m, n, tile, cpu, streams)) for tile, _ in long[:_RANKED]]
         least = [least_cycles_of(m or LONG, n or LONG, tile.lanes, cpu, streams) for tile, _ in slower]
         found = [(tile, factor * cycles) for (tile, factor), cycles in zip(slower, least, strict=True)]
         return sorted(found, key=lambda pair: round(pair[1], 9))
-    cpu = cpu_of(target)
+    cpu = cpu_of(target, dtype)
     lanes = max(1, cpu.vector_bytes * 8 // _bits(dtype))
     found = []
     for vectors in range(1, cpu.vector_registers):
