@@ -334,7 +334,7 @@ def copy_nest(tree: Tree, source: tir.Buffer, target: tir.Buffer, box: Box, anal
     conditions = []
     for d, (r, dim) in enumerate(zip(box, target.shape, strict=True)):
         fixed = not tree.moves(r.start, r.extent)
-        extent = r.extent if fixed else const(int(analyzer.bounds(r.extent)[1] or 1), dim.dtype)
+        extent = const(int(analyzer.bounds(r.extent)[1] or 1), dim.dtype) if tree.moves(r.extent) else r.extent
         loop = Var(f"ax{d}", dim.dtype)
         value = analyzer.simplify(r.start + loop)
         v = Var(f"v{d}", dim.dtype)

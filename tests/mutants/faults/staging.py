@@ -15,7 +15,10 @@ READ.edit(
     "copies from the start", "copy_nest", "analyzer.simplify(r.start + loop)", "analyzer.simplify(r.start * 0 + loop)"
 )
 READ.edit(
-    "one element too few", "copy_nest", "r.extent if fixed else", "(r.extent - 1 if d else r.extent) if fixed else"
+    "one element too few",
+    "copy_nest",
+    "if tree.moves(r.extent) else r.extent",
+    "if tree.moves(r.extent) else r.extent - min(d, 1)",
 )
 READ.drop("a buffer that is written again later", "cache_read", "at_most_one_writer")
 WRITE = Faults("cache_write", SCHEDULE + "staging", [TAILS, schedules("cache_write", of=OVERWRITTEN, wild=True)])

@@ -62,6 +62,25 @@ def test_of_a_written_buffer_all_that_is_written_is_copied() -> None:
     same_meaning(programs.chain(10, 6), sch)
 
 
+@T.prim_func
+def sliding_rows(n: T.int32, a: T.handle, b: T.handle):
+    A = T.match_buffer(a, (n + 8,), "float32")
+    B = T.match_buffer(b, (8, n), "float32")
+    for i in range(8):
+        with T.block("rows"):
+            vi = T.axis.spatial(8, i)
+            for j in range(n):
+                with T.block("B"):
+                    vj = T.axis.spatial(n, j)
+                    B[vi, vj] = A[vi + vj]
+
+
+def test_a_box_that_moves_and_has_a_symbolic_extent_is_copied_in_full() -> None:
+    sch = Schedule(sliding_rows)
+    sch.cache_read("B", 0, "local")
+    same_meaning(sliding_rows, sch)
+
+
 def test_consumers_of_cache_write_read_the_new_buffer() -> None:
     sch = Schedule(three_readers)
     sch.cache_write("B", 0, "local", consumer_blocks=["C"])
