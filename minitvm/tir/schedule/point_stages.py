@@ -10,16 +10,17 @@ from ...arith import Analyzer, regions
 from .. import nodes as tir
 from ..analysis.bindings import covers_domain, why_not_initialised
 from ..analysis.block_kinds import Scope
-from ..analysis.block_regions import changed_buffers, regions_read, with_declared_regions
-from ..analysis.boxes import relax
+from ..analysis.block_regions import regions_read, with_declared_regions
+from ..analysis.boxes import relax, with_buffer
 from ..analysis.effects import effects
 from ..analysis.surely import reaches_all, why_not_filled
 from ..analysis.touches import Touch
 from ..analysis.tree import Tree
 from ..conditions import all_of, conjuncts, reads_memory, uses
+from .insertion import Insertion, place_beside, start_of
 from .moving import box_text, nest_for
 from .registry import Failure, holds_inside
-from .staging import Insertion, box_written, initialised, place_after, point_region
+from .staging import box_written, initialised, is_input, point_region
 from .state import ScheduleState, guard
 
 
@@ -87,14 +88,17 @@ def stage_points(
     """
     realize, buffer = point.realize, point.buffer
     scope = Scope.around(tree, realize)
-    step = Insertion(tree, scope, {realize.block: _using(realize.block, buffer, cached, places)}, allocated=[cached])
-    anchor: tir.Stmt | None = None
-    within: tir.Stmt = scope.realize.block
+    used = with_buffer(realize.block, buffer, cached, lambda _: point_region(cached, places).region)
+    assert isinstance(used, tir.Block)
+    step = Insertion(tree, scope, {realize.block: with_declared_regions(used)}, allocated=[cached])
     writers = [] if point.write else scope.writers(buffer)
     if point.write:
-        anchor, within = place_after(tree, realize, [r for r in scope.readers(buffer) if r is not realize])
-    elif writers:
-        anchor, within = place_after(tree, writers[0], [realize])
+        place = place_beside(tree, realize, [r for r in scope.readers(buffer) if r is not realize])
+    elif not copied_loops:
+        place = place_beside(tree, realize, writers, after=False)
+    else:
+        place = place_beside(tree, writers[0], [realize]) if writers else start_of(scope)
+    within = place.within
     nest, exact = _copied_nest(tree, point, within) if copied_loops else (None, False)
     stage_block = _stage_block(point, cached, places)
     if point.write:
@@ -120,27 +124,8 @@ def stage_points(
         stage = nest(stage_block)
     if not point.write:
         _refuse_uninitialised(state, tree, point, writers, stage, within, exact)
-    if not point.write and not copied_loops:
-        step.before.append((place_after(tree, realize, writers)[0], stage))
-    elif anchor is None:
-        step.first.append(stage)
-    else:
-        step.after.append((anchor, stage))
-    return step.put(state, stage)
-
-
-def _using(block: tir.Block, buffer: tir.Buffer, cached: tir.Buffer, places: tuple[ex.Expr, ...]) -> tir.Block:
-    def change(node: ex.Node) -> ex.Node | None:
-        if isinstance(node, tir.BufferLoad) and node.buffer is buffer:
-            return tir.BufferLoad(cached, places)
-        if isinstance(node, tir.BufferStore) and node.buffer is buffer:
-            return tir.BufferStore(cached, node.value, places)
-        if isinstance(node, tir.BufferRegion) and node.buffer is buffer:
-            return point_region(cached, places)
-        return None
-
-    changed: tir.Block = ex.rewrite(block, change)
-    return with_declared_regions(changed)
+    step.copies.append((place, stage))
+    return step.apply_one(state)
 
 
 def _stage_block(point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...]) -> tir.Block:
@@ -271,9 +256,8 @@ def _refuse_uninitialised(
     """Raise `Refused` if the copy may read an element that has not been written when the copy runs."""
     buffer, realize = point.buffer, point.realize
     if not writers:
-        is_input = buffer in tree.func.buffers and buffer not in changed_buffers(tree.func)
         guarded = any(not t.sure or t.conditions for t in effects(realize.block.body, frozenset([buffer])).reads)
-        if is_input or (exact and not guarded):
+        if is_input(tree, buffer) or (exact and not guarded):
             return
         raise initialised.refuse(
             Failure(

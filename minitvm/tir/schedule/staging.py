@@ -1,29 +1,39 @@
-"""Staging: a second buffer for a part of another buffer, the loops that copy between the two, and where these loops go.
+"""Staging: a second buffer for a part of another one, the loops that copy between the two, and the blocks that use it.
 
-This code is shared by cache_read, cache_write and related primitives. A *stage* is a nest of loops around a single
-block that copies.
+Each primitive that stages answers four questions: which box is copied, where, in which direction, and in which layout.
+
+    primitive        box                             place                           direction   layout
+    cache_read       all that is written or read     after the writer, or first      in          the buffer's, or a tile
+    cache_write      all that the block writes       before the readers, or last     out         the buffer's, or a tile
+    cache_inplace    one iteration of the block      before and after the block      both        the buffer's
+    read_at          one iteration of a loop         first in the loop               in          the buffer's
+    write_at         one iteration of a loop         last in the loop                out         the buffer's
+    reindex          the block's elements            beside the block                either      by the iterators
+    reindex_cache_*  the block's elements            after the writer or the block   either      by a map of iterators
+    cache_index      an index, which is computed     first                           in          by the iterators
+    pad_einsum       the whole buffer                around the block's loops        either      the buffer's, padded
+
+`insertion` puts the copies into the program, and `point_stages` builds those whose layout depends on iterators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from ...arith import Analyzer
-from ...expr import Expr, IntImm, IterVar, Node, Range, Var, const, replace, rewrite, structural_equal
+from ...arith import Analyzer, regions
+from ...expr import Expr, IntImm, IterVar, Range, Var, const, replace, structural_equal
 from ...expr.printer import fresh
 from .. import nodes as tir
 from ..analysis.block_kinds import Scope
-from ..analysis.block_regions import buffers_touched, changed_buffers, regions_read, regions_written
+from ..analysis.block_regions import changed_buffers, regions_read, regions_written
 from ..analysis.boxes import Box, clip, hull, touched, with_buffer
 from ..analysis.surely import all_read, fills
-from ..analysis.threads import owns
 from ..analysis.tree import Tree
 from ..conditions import all_of, is_const
-from . import requirements as req
+from .insertion import Insertion, Place
 from .registry import Failure, holds_inside
 from .state import ScheduleState, guard, nest_around
-from .thread_storage import passes_on
 from .views import views_on, with_buffers
 
 known_box = holds_inside("known_box", "the bounds of the copied box are known at the place of the copy")
@@ -31,11 +41,6 @@ initialised = holds_inside(
     "initialised",
     """every copied element has a value: the buffer is an input that is not written, or the block that writes the
     buffer writes all of the box, or the readers read all of the box anyway""",
-)
-
-
-own_values = holds_inside(
-    "own_values", "if each thread has its own copy of a buffer, it reads only values that it has written itself"
 )
 
 
@@ -119,147 +124,7 @@ def copy_of(tree: Tree, buffer: tir.Buffer, storage_scope: str) -> tir.Buffer:
     return tir.Buffer(free_name(tree, scoped_name(buffer, storage_scope)), buffer.shape, buffer.dtype, storage_scope)
 
 
-# ---- the place of a stage ------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Insertion:
-    """The changes of one step: blocks to rewrite, statements to insert before or after anchors, and buffers to allocate
-    in the scope.
-    """
-
-    tree: Tree
-    scope: Scope
-    rewritten: dict[tir.Stmt, tir.Stmt] = field(default_factory=dict)
-    before: list[tuple[tir.Stmt, tir.Stmt]] = field(default_factory=list)  # (anchor, what comes right before it)
-    after: list[tuple[tir.Stmt, tir.Stmt]] = field(default_factory=list)
-    first: list[tir.Stmt] = field(default_factory=list)  # at the start of the scope
-    last: list[tir.Stmt] = field(default_factory=list)  # at its end
-    allocated: list[tir.Buffer] = field(default_factory=list)
-
-    def apply(self, state: ScheduleState) -> None:
-        """Apply the changes to the program. Anchors are loops and block realizations, which are found again by their
-        keys.
-        """
-        tree = self._set(state, self.tree, dict(self.rewritten))
-        around: dict[tir.Stmt, tuple[list[tir.Stmt], list[tir.Stmt]]] = {}
-        for pairs, side in ((self.before, 0), (self.after, 1)):
-            for anchor, stmt in pairs:
-                around.setdefault(_same_place(self.tree, tree, anchor), ([], []))[side].append(stmt)
-        tree = self._set(state, tree, {a: tir.Seq.of(*lead, a, *tail) for a, (lead, tail) in around.items()})
-        block = tree.blocks[self.scope.realize.block.id].block
-        body = tir.Seq.of(*self.first, block.body, *self.last) if self.first or self.last else block.body
-        buffers = (*block.alloc_buffers, *self.allocated)
-        self._set(state, tree, {block: replace(block, body=body, alloc_buffers=buffers)})
-
-    def put(self, state: ScheduleState, stage: tir.Stmt) -> tir.BlockRealize:
-        """Apply the changes and return the block of the inserted stage; raise `Refused` if this block would cause a
-        race.
-        """
-        self.apply(state)
-        block = block_in(state, stage)
-        refuse_races(state, block)
-        return block
-
-    def _set(self, state: ScheduleState, tree: Tree, changes: Mapping[tir.Stmt, tir.Stmt]) -> Tree:
-        if not changes:
-            return tree
-        func = tree.rebuild(changes)
-        state.set_func(tree, func)
-        return state.tree(next(name for name, f in state.mod.items() if f is func))
-
-
-def _same_place(before: Tree, now: Tree, stmt: tir.Stmt) -> tir.Stmt:
-    """Find a statement again in another tree in which blocks were rewritten but all statements kept their positions."""
-    if stmt in now.order:
-        return stmt
-    inner = before.blocks_in(stmt)[0] if not isinstance(stmt, tir.BlockRealize) else stmt
-    at: tir.Stmt = now.blocks[inner.block.id]
-    outer: tir.Stmt = inner
-    while outer is not stmt:
-        outer, at = before.parent[outer], now.parent[at]
-    return at
-
-
-def place_after(tree: Tree, block: tir.BlockRealize, others: Sequence[tir.BlockRealize]) -> tuple[tir.Stmt, tir.Stmt]:
-    """Return (statement, place): code that must run after `block` and before `others` goes into `place`, directly after
-    `statement`.
-
-    `place` is the innermost loop that `block` shares with any of the others, or the block of their scope.
-    """
-    loops = tree.loops_above(block)
-    shared = [l for l in loops if any(tree.inside(o, l) for o in others)]
-    within: tir.Stmt = shared[-1] if shared else tree.scope(block).block
-    at: tir.Stmt = block
-    # Go outward until the node around the statement also contains another one: a loop, a branch, the body of a let.
-    while True:
-        outer = tree.parent[at]
-        ends = outer is within or (isinstance(outer, tir.Seq) and tree.parent[outer] is within)
-        if ends or any(tree.inside(o, outer) for o in others):
-            return at, within
-        at = outer
-
-
-def place_before_readers(
-    tree: Tree, block: tir.BlockRealize, others: Sequence[tir.BlockRealize]
-) -> tuple[tir.Stmt | None, tir.Stmt]:
-    """Return (statement, place) for the latest point after `block` and before `others` at which code can be inserted.
-
-    The code goes into `place`, directly before `statement`, or at the end of `place` if the statement is None. `place`
-    is the same as for `place_after`; if there are no others, it is the block of the scope.
-    """
-    if not others:
-        return None, tree.scope(block).block
-    at, within = place_after(tree, block, others)
-    around = tree.parent[at]
-    if not isinstance(around, tir.Seq):
-        return None, within
-    later = around.stmts[around.stmts.index(at) + 1 :]
-    return next((stmt for stmt in later if any(tree.inside(other, stmt) for other in others)), None), within
-
-
-def block_in(state: ScheduleState, nest: tir.Stmt) -> tir.BlockRealize:
-    """Return the block of a stage as it currently is in the program."""
-    at = nest
-    while not isinstance(at, tir.BlockRealize):
-        at = at.body  # type: ignore[attr-defined]
-    placed = state.block(at.block.id)
-    assert placed is not None  # it was just put there
-    return placed
-
-
-def refuse_races(state: ScheduleState, realize: tir.BlockRealize) -> None:
-    """Raise `Refused` if a new block causes a race between iterations of a concurrent loop.
-
-    The loop may be around the new block, or around a block that shares a buffer with it. Threads that each owned a
-    buffer, or filled it in lockstep, race if the buffer is now also used outside of these threads.
-    """
-    tree = state.home(realize)
-    touched = buffers_touched(realize.block)
-    for outer in _loops_around(tree, realize, touched):
-        if outer.kind in tir.CONCURRENT:
-            race = req.no_races.check(state=state, loop=outer)
-            if race is not None:
-                raise req.no_races.refuse(race)
-        for buffer in {b for b in touched if owns(outer, b.scope)}:
-            if passes_on(state, tree, outer, buffer, buffer.scope):
-                raise own_values.refuse(
-                    Failure(
-                        {outer: f"each has its own {buffer.name}", realize.block: f"uses {buffer.name}"},
-                        f"iterations of {outer.var.name} that find in {buffer.name} what they have written themselves",
-                        f"one may read what another has written to {buffer.name}, in {buffer.scope} storage",
-                        ("a scope that they share",),
-                    )
-                )
-
-
-def _loops_around(tree: Tree, realize: tir.BlockRealize, buffers: set[tir.Buffer]) -> list[tir.For]:
-    """Return the loops around a block and around the other blocks of its scope that touch any of `buffers`."""
-    users = [b for b in Scope.around(tree, realize).blocks if b is realize or buffers & buffers_touched(b.block)]
-    return list(dict.fromkeys(l for user in users for l in tree.all_loops_above(user)))
-
-
-# ---- what is copied ------------------------------------------------------------------------------------------------
+# ---- which box is copied ---------------------------------------------------------------------------------------------
 
 
 def bounded(
@@ -271,35 +136,47 @@ def bounded(
     """
     box = clip(box, buffer, analyzer)
     for r in box:
-        if analyzer.bounds(r.extent)[1] is None and (not isinstance(within, tir.Block) or tree.moves(r.extent)):
-            raise known_box.refuse(
-                Failure(
-                    {block.block: "this block"},
-                    f"a box of {buffer.name} of bounded extent",
-                    f"[{r.start}, {r.start} + {r.extent})",
-                )
-            )
+        if not isinstance(within, tir.Block) or tree.moves(r.extent):
+            refuse_unbounded(r, buffer, analyzer, block)
     return box
+
+
+def refuse_unbounded(r: Range, buffer: tir.Buffer, analyzer: Analyzer, block: tir.BlockRealize) -> None:
+    """Raise `Refused` if the extent of a range of a buffer, which `block` touches, has no known bound."""
+    if analyzer.bounds(r.extent)[1] is None:
+        raise known_box.refuse(
+            Failure(
+                {block.block: "this block"},
+                f"a box of {buffer.name} of bounded extent",
+                f"[{r.start}, {r.start} + {r.extent})",
+            )
+        )
+
+
+def box_read(
+    tree: Tree, buffer: tir.Buffer, readers: Sequence[tir.BlockRealize], within: tir.Stmt, analyzer: Analyzer
+) -> Box:
+    """Return the box of a buffer that the readers read in one run of `within`."""
+    reads = [(b, r) for b in readers for r in regions_read(b.block) if r.buffer is buffer]
+    return hull([touched(tree, b, r, within, analyzer) for b, r in reads], analyzer)
 
 
 def box_to_read(
     state: ScheduleState, tree: Tree, buffer: tir.Buffer, consumers: Sequence[tir.BlockRealize], within: tir.Stmt
 ) -> Box:
-    """Return the box of a buffer that the consumers read in one run of `within`; raise `Refused` if part of it may be
-    uninitialised.
+    """Return the box of a buffer that is copied for its consumers at the start of `within`: all of an input in the root
+    block, otherwise what they read. Raises `Refused` if part of it may be uninitialised.
     """
-    analyzer = state.analyzer(within)
-    reads = [(c, r) for c in consumers for r in regions_read(c.block) if r.buffer is buffer]
-    box = hull([touched(tree, c, r, within, analyzer) for c, r in reads], analyzer)
-    is_input = buffer in tree.func.buffers and buffer not in changed_buffers(tree.func)
-    if is_input and within is tree.root.block:
+    if within is tree.root.block and is_input(tree, buffer):
         return buffer.full_region().region
-    if not is_input and not all_read(tree, consumers, tir.BufferRegion(buffer, box), within, analyzer):
+    box = box_read(tree, buffer, consumers, within, state.analyzer(within))
+    if not has_values(state, tree, buffer, box, consumers, within):
+        readers = [c for c in consumers if any(r.buffer is buffer for r in regions_read(c.block))]
         raise initialised.refuse(
             Failure(
-                {c.block: f"reads {buffer.name}" for c, _ in reads},
+                {c.block: f"reads {buffer.name}" for c in readers},
                 f"every element of the box of {buffer.name} that is copied has a value",
-                f"it is not shown that {reads[0][0].block.name} reads all of the box, and {buffer.name} is no input",
+                f"it is not shown that {readers[0].block.name} reads all of the box, and {buffer.name} is no input",
             )
         )
     return box
@@ -325,79 +202,52 @@ def box_written(
     return touched(tree, writer, region, within, state.analyzer(within))
 
 
-def copy_nest(tree: Tree, source: tir.Buffer, target: tir.Buffer, box: Box, analyzer: Analyzer, name: str) -> tir.Stmt:
-    """Return loops `ax0`, ... around a block that copies the part of a box that is inside the buffers."""
-    loops: list[Var] = []
-    extents: list[Expr] = []
-    iters: list[IterVar] = []
-    values = []
-    conditions = []
-    for d, (r, dim) in enumerate(zip(box, target.shape, strict=True)):
-        fixed = not tree.moves(r.start, r.extent)
-        extent = const(int(analyzer.bounds(r.extent)[1] or 1), dim.dtype) if tree.moves(r.extent) else r.extent
-        loop = Var(f"ax{d}", dim.dtype)
-        value = analyzer.simplify(r.start + loop)
-        v = Var(f"v{d}", dim.dtype)
-        iters.append(IterVar(v, Range(r.start, extent) if fixed else Range(const(0, dim.dtype), dim)))
-        analyzer.bind(loop, Range(const(0, dim.dtype), extent))
-        # After the end of the box there may be elements that other code owns; after the end of the buffer there is
-        # nothing.
-        for condition in (value >= 0, value < dim, loop < r.extent):
-            if not analyzer.can_prove(condition):
-                conditions.append(condition)
-        values.append(value)
-        loops.append(loop)
-        extents.append(extent)
-    point = tuple(it.var for it in iters)
-    body = tir.BufferStore(target, tir.BufferLoad(source, point), point)
-    block = tir.Block(tuple(iters), (point_region(source, point),), (point_region(target, point),), name, body)
-    return nest_around(guard(tir.BlockRealize(tuple(values), const(True), block), all_of(conditions)), loops, extents)
+def is_input(tree: Tree, buffer: tir.Buffer) -> bool:
+    """Return whether a buffer is a parameter that the function does not write, so that all of it has values."""
+    return buffer in tree.func.buffers and buffer not in changed_buffers(tree.func)
 
 
-def point_region(buffer: tir.Buffer, indices: Iterable[Expr]) -> tir.BufferRegion:
-    """Return the region that consists of a single element."""
-    return tir.BufferRegion(buffer, tuple(Range(i, const(1, i.dtype)) for i in indices))
+def has_values(
+    state: ScheduleState,
+    tree: Tree,
+    buffer: tir.Buffer,
+    box: Box,
+    readers: Sequence[tir.BlockRealize],
+    within: tir.Stmt,
+) -> bool:
+    """Return whether every element of a box certainly has a value when a run of `within` begins.
 
-
-def retargeted(
-    realize: tir.BlockRealize, old: tir.Buffer, new: tir.Buffer, starts: Sequence[Expr] | None = None
-) -> tuple[tir.Block, tir.Block]:
-    """Return (block, the same block using a new buffer). The new buffer has the shape of the old one, or contains the
-    box that begins at `starts`.
-
-    Views of the old buffer become views of the new one, in its scope.
+    Legal to copy all of it then: the buffer is an input; or `readers` read all of the box in this run anyway, without
+    the copy too; or a block before `within` fills a box that contains it.
     """
-    block: tir.Stmt = realize.block
-    views = {view: replace(view, scope=new.scope) for view in views_on(block, old)}
-    if views:
-        block = with_buffers(block, views)
-    changed = with_buffer(block, old, new) if starts is None else _moved_to_tile(block, old, new, starts)
-    assert isinstance(changed, tir.Block)
-    return realize.block, changed
+    if is_input(tree, buffer):
+        return True
+    analyzer = state.analyzer(within)
+    if all_read(tree, readers, tir.BufferRegion(buffer, box), within, analyzer):
+        return True
+    if isinstance(within, tir.Block):
+        return False  # no block of a scope runs before its start
+    scope = Scope.around(tree, within)
+    copied = regions.intersect(box, buffer.full_region().region, analyzer)  # the rest is not there
+    for writer in scope.writers(buffer):
+        region = region_of(regions_written(writer.block), buffer)
+        shared = [l for l in tree.loops_above(writer) if tree.inside(within, l)]
+        around: tir.Stmt = shared[-1] if shared else scope.realize.block
+        if region is None or not scope.before(writer, within) or fills(tree, writer, region, around) is not None:
+            continue
+        if regions.covers(touched(tree, writer, region, around, state.analyzer(within)), copied, analyzer):
+            return True
+    return False
 
 
-def _moved_to_tile(block: tir.Stmt, old: tir.Buffer, new: tir.Buffer, starts: Sequence[Expr]) -> Node:
-    def inside(index: Expr, start: Expr) -> Expr:
-        simplified: Expr = index if is_const(start, 0) else Analyzer().simplify(index - start)
-        return simplified
-
-    def change(at: Node) -> Node | None:
-        if isinstance(at, tir.BufferLoad | tir.BufferStore) and at.buffer is old:
-            indices = tuple(map(inside, at.indices, starts))
-            return replace(at, buffer=new, indices=indices)
-        if isinstance(at, tir.BufferRegion) and at.buffer is old:
-            box = tuple(Range(inside(r.start, start), r.extent) for r, start in zip(at.region, starts, strict=True))
-            return replace(at, buffer=new, region=box)
-        return None
-
-    changed: Node = rewrite(block, change)
-    return changed
+# ---- which layout the new buffer has, and how it is filled -----------------------------------------------------------
 
 
-def tile_in_scope(tree: Tree, buffer: tir.Buffer, box: Box, within: tir.Stmt) -> bool:
-    """Return whether a copy at the start or end of a block needs only a box of constant size.
+def is_tile(tree: Tree, buffer: tir.Buffer, box: Box, within: tir.Stmt) -> bool:
+    """Return whether a copy at the start or end of a block has the shape of the box, instead of the buffer's shape.
 
-    This holds if the block is not the root, the box is smaller than the buffer, and the buffer has no views.
+    This holds if the block is not the root, the box has a constant size and is smaller than the buffer, and the buffer
+    has no views.
     """
     if not isinstance(within, tir.Block) or within is tree.root.block or views_on(within, buffer):
         return False
@@ -405,40 +255,111 @@ def tile_in_scope(tree: Tree, buffer: tir.Buffer, box: Box, within: tir.Stmt) ->
     return whole and any(not structural_equal(r.extent, dim) for r, dim in zip(box, buffer.shape, strict=True))
 
 
-def tile_nest(
-    tile: tir.Buffer, buffer: tir.Buffer, box: Box, analyzer: Analyzer, into_tile: bool, name: str
-) -> tir.Stmt:
-    """Return loops `ax0`, ... around a block that copies a box of a buffer into a buffer of the box's
-    shape, or back.
-    """
-    loops = [Var(f"ax{d}", r.start.dtype) for d, r in enumerate(box)]
-    domains = [Range(const(0, r.start.dtype), r.extent) for r in box]
-    iters = tuple(IterVar(Var(f"v{d}", r.start.dtype), r) for d, r in enumerate(domains))
-    here = tuple(it.var for it in iters)
-    there = tuple(v if is_const(r.start, 0) else r.start + v for r, v in zip(box, here, strict=True))
-    conditions = []
-    for loop, r, dim in zip(loops, box, buffer.shape, strict=True):
-        analyzer.bind(loop, Range(const(0, loop.dtype), r.extent))
-        conditions += [c for c in (r.start + loop >= 0, r.start + loop < dim) if not analyzer.can_prove(c)]
-    (target, at), (source, place) = ((tile, here), (buffer, there)) if into_tile else ((buffer, there), (tile, here))
-    body = tir.BufferStore(target, tir.BufferLoad(source, place), at)
-    block = tir.Block(iters, (point_region(source, place),), (point_region(target, at),), name, body)
-    return nest_around(tir.BlockRealize(tuple(loops), all_of(conditions), block), loops, [r.extent for r in box])
+def stage(
+    state: ScheduleState,
+    part: BufferPart,
+    storage_scope: str,
+    box: Box,
+    users: Sequence[tir.BlockRealize],
+    place: Place,
+) -> tir.BlockRealize:
+    """Copy a box of a buffer, at `place`, into a new buffer in the scope `storage_scope`, or back from it if the part
+    is written; make `users` use the new buffer. Returns the block that copies.
 
-
-def staged_box(
-    part: BufferPart, storage_scope: str, box: Box, analyzer: Analyzer, within: tir.Stmt
-) -> tuple[tir.Buffer, tir.Stmt, list[Expr] | None]:
-    """Return (a buffer for a box, the nest that copies into it or back, the start of the box); the start is None if the
-    buffer has the full shape.
+    Raises `Refused` if the box has no known bounds or the copy would cause a race.
     """
     tree, buffer = part.tree, part.buffer
+    analyzer = in_scope(state, tree, place.within)
+    box = bounded(tree, box, buffer, analyzer, part.block, place.within)
     cached = copy_of(tree, buffer, storage_scope)
-    if tile_in_scope(tree, buffer, box, within):
-        tile = replace(cached, shape=tuple(r.extent for r in box))
-        return tile, tile_nest(tile, buffer, box, analyzer, not part.write, tile.name), [r.start for r in box]
-    source, target = (cached, buffer) if part.write else (buffer, cached)
-    return cached, copy_nest(tree, source, target, box, analyzer, cached.name), None
+    tile = is_tile(tree, buffer, box, place.within)
+    if tile:
+        cached = replace(cached, shape=tuple(r.extent for r in box))
+    step = staged(part, cached, users, box if tile else None)
+    step.copies.append((place, copy_nest(tree, buffer, cached, box, analyzer, part.write, tile)))
+    return step.apply_one(state)
+
+
+def staged(
+    part: BufferPart, cached: tir.Buffer, users: Sequence[tir.BlockRealize], tile: Box | None = None
+) -> Insertion:
+    """Return a step in which `users` use `cached` instead of the buffer; the copies are still missing.
+
+    `cached` has the shape of the buffer, or that of the box `tile`. Views of the buffer become views of `cached`, in
+    its scope.
+    """
+    moved = None if tile is None else _into_tile(tile)
+    rewritten: dict[tir.Stmt, tir.Stmt] = {}
+    for user in users:
+        block: tir.Stmt = user.block
+        views = {view: replace(view, scope=cached.scope) for view in views_on(block, part.buffer)}
+        if views:
+            block = with_buffers(block, views)
+        changed = with_buffer(block, part.buffer, cached, moved)
+        assert isinstance(changed, tir.Block)
+        rewritten[user.block] = changed
+    return Insertion(part.tree, part.scope, rewritten, allocated=[cached])
+
+
+def _into_tile(tile: Box) -> Callable[[Box], Box]:
+    def inside(r: Range, whole: Range) -> Range:
+        return r if is_const(whole.start, 0) else Range(Analyzer().simplify(r.start - whole.start), r.extent)
+
+    return lambda box: tuple(map(inside, box, tile))
+
+
+def copy_nest(
+    tree: Tree, buffer: tir.Buffer, cached: tir.Buffer, box: Box, analyzer: Analyzer, back: bool, tile: bool = False
+) -> tir.Stmt:
+    """Return loops `ax0`, ... around a block that copies a box of `buffer` into `cached`, or back.
+
+    Its iterators are the indices of `cached`. These count from the start of the box if `cached` is a tile; otherwise
+    they are the indices of `buffer` too.
+    """
+    loops = [Var(f"ax{d}", dim.dtype) for d, dim in enumerate(buffer.shape)]
+    extents = [loop_extent(tree, r, analyzer) for r in box]
+    iters: list[IterVar] = []
+    values: list[Expr] = []
+    conditions: list[Expr] = []
+    for d, (r, dim, loop, extent) in enumerate(zip(box, buffer.shape, loops, extents, strict=True)):
+        index = r.start + loop
+        if not tile:  # the index becomes a binding, in which a loop of one iteration stays: it is not bound yet
+            index = analyzer.simplify(index)
+        analyzer.bind(loop, Range(const(0, dim.dtype), extent))
+        conditions += copied_where(index, loop, r, dim, analyzer)
+        fixed = not tree.moves(r.start, r.extent)
+        domain = Range(const(0, dim.dtype), extent if tile else dim)
+        iters.append(IterVar(Var(f"v{d}", dim.dtype), Range(r.start, extent) if fixed and not tile else domain))
+        values.append(loop if tile else index)
+    here = tuple(it.var for it in iters)
+    there = tuple(v if not tile or is_const(r.start, 0) else r.start + v for r, v in zip(box, here, strict=True))
+    (target, at), (source, place) = (buffer, there), (cached, here)
+    if not back:
+        (target, at), (source, place) = (source, place), (target, at)
+    body = tir.BufferStore(target, tir.BufferLoad(source, place), at)
+    block = tir.Block(tuple(iters), (point_region(source, place),), (point_region(target, at),), cached.name, body)
+    return nest_around(guard(tir.BlockRealize(tuple(values), const(True), block), all_of(conditions)), loops, extents)
+
+
+def loop_extent(tree: Tree, r: Range, analyzer: Analyzer) -> Expr:
+    """Return the extent of a loop over a range: a constant that is large enough if the range's extent may change."""
+    if not tree.moves(r.extent):
+        return r.extent
+    return const(max(int(analyzer.bounds(r.extent)[1] or 1), 1), r.extent.dtype)
+
+
+def copied_where(index: Expr, loop: Var, r: Range, dim: Expr, analyzer: Analyzer) -> list[Expr]:
+    """Return the conditions under which `index`, at iteration `loop` of a loop over a range, is in the range and in a
+    dimension of extent `dim`. Conditions that always hold are left out.
+    """
+    # After the end of the range there may be elements that other code owns; after the end of the buffer there is
+    # nothing.
+    return [c for c in (index >= 0, index < dim, loop < r.extent) if not analyzer.can_prove(c)]
+
+
+def point_region(buffer: tir.Buffer, indices: Iterable[Expr]) -> tir.BufferRegion:
+    """Return the region that consists of a single element."""
+    return tir.BufferRegion(buffer, tuple(Range(i, const(1, i.dtype)) for i in indices))
 
 
 def in_scope(state: ScheduleState, tree: Tree, within: tir.Stmt) -> Analyzer:

@@ -11,33 +11,35 @@ OVERWRITTEN = families("sequences", "branches", "in_place")
 TAILS = schedules("cache_read", "cache_write", prepare=("split", "split", "compute_at", "reverse_compute_at"), depth=3)
 
 READ = Faults("cache_read", SCHEDULE + "staging", [TAILS, schedules("cache_read", of=OVERWRITTEN, wild=True)])
-READ.edit(
-    "copies from the start", "copy_nest", "analyzer.simplify(r.start + loop)", "analyzer.simplify(r.start * 0 + loop)"
-)
+READ.edit("copies from the start", "copy_nest", "index = r.start + loop", "index = r.start * 0 + loop")
 READ.edit(
     "one element too few",
     "copy_nest",
-    "if tree.moves(r.extent) else r.extent",
-    "if tree.moves(r.extent) else r.extent - min(d, 1)",
+    "[loop_extent(tree, r, analyzer) for r in box]",
+    "[loop_extent(tree, r, analyzer) - min(d, 1) for d, r in enumerate(box)]",
 )
 READ.drop("a buffer that is written again later", "cache_read", "at_most_one_writer")
 WRITE = Faults("cache_write", SCHEDULE + "staging", [TAILS, schedules("cache_write", of=OVERWRITTEN, wild=True)])
 WRITE.drop("one of several writers", "cache_write", "only_writer")
 WRITE.edit(
     "rows of lengths of their own are copied past their ends",
-    "copy_nest",
-    "for condition in (value >= 0, value < dim, loop < r.extent):",
-    "for condition in (value >= 0, value < dim):",
+    "copied_where",
+    "for c in (index >= 0, index < dim, loop < r.extent)",
+    "for c in (index >= 0, index < dim)",
     by=[primitive("cache_write")],
 )
 WRITE.drop("a box with gaps", "cache_write", "fills_its_box")
 WRITE.drop("values that stores outside of blocks change", "cache_write", "written_in_blocks")
-WRITE.edit(
+PLACES = Faults(
+    "insertion",
+    SCHEDULE + "insertion",
+    [schedules("cache_write", prepare=("compute_at", "compute_at", "reverse_compute_at"), depth=3)],
+)
+PLACES.edit(
     "copied back behind the loop that its readers stand in",
-    "place_after",
+    "place_beside",
     "shared[-1] if shared else",
     "shared[0] if shared and False else",
-    by=[schedules("cache_write", prepare=("compute_at", "compute_at", "reverse_compute_at"), depth=3)],
 )
 
 SURELY = Faults("cache_write", "minitvm.tir.analysis.surely", [schedules("cache_write", of=partly_written, prepare=())])
@@ -57,8 +59,7 @@ INDEX = Faults("cache_index", "minitvm.compat.tvm.schedule.primitives.cache_inde
 INPLACE.drop("elements copied in that nobody wrote", "cache_inplace", "finds_values")
 INPLACE.drop("what it does not read is copied back", "cache_inplace", "writes_what_it_reads",
              by=[schedules("cache_inplace", of=shifted_at_times, prepare=())])  # fmt: skip
-INPLACE.edit("copied in after the block", "cache_inplace", "step.before.append((block, stages[0]))",
-             "step.after.append((block, stages[0]))")  # fmt: skip
+INPLACE.edit("copied in after the block", "cache_inplace", "block, after=back)", "block, after=True)")
 INDEX.edit("one index too few", "_stage", "[it.dom.extent for it", "[it.dom.extent - 1 for it")
 INDEX.edit(
     "looked up one further",
@@ -83,12 +84,17 @@ WRITE_AT = Faults(
     ],
 )
 READ_AT.edit(
-    "one element too few", "_copy_block", "extents.append(extent)", "extents.append(extent - 1 if k else extent)"
+    "one element too few",
+    "_copy_block",
+    "staging.loop_extent(part.tree, r, analyzer)",
+    "staging.loop_extent(part.tree, r, analyzer) - min(k, 1)",
 )
 READ_AT.edit("copied by the iteration before", "_copy_block", "tuple(l.var for l in used), const(True), block",
              "tuple(l.var - 1 if k else l.var for k, l in enumerate(used)), const(True), block")  # fmt: skip
 WRITE_AT.drop("a box with gaps", "write_at", "filled_below")
-WRITE_AT.edit("copied back before the block", "_staged", "using[-1 if back else 0]", "using[0]\n    back = False")
+WRITE_AT.edit(
+    "copied back before the block", "_staged", "Place(loop, anchor, after=part.write)", "Place(loop, using[0], False)"
+)
 
 REINDEX = Faults(
     "reindex", "minitvm.tir.schedule.primitives.reindex", [primitive("reindex"), schedules("reindex", of=OVERWRITTEN)]

@@ -16,10 +16,10 @@ from ...analysis.tree import Tree
 from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
 from .. import programs as on
 from .. import staging
+from ..insertion import Place, end_of, place_between, start_of
 from ..moving import box_text, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope
-from ..staging import box_written
 from ..state import ScheduleState
 
 
@@ -92,7 +92,7 @@ def fills_its_box(
     An element whose sum has no terms is undefined after the block, whether it is copied or not.
     """
     tree = match.tree
-    _, within = staging.place_before_readers(tree, block, _left_readers(match, consumer_blocks))
+    within = _place_to_copy_back(match, consumer_blocks).within
     reason = why_not_initialised(block, tree.loops_above(block), state.analyzer(block)) or fills(
         tree, block, match.region, within, empty_sums=False
     )
@@ -101,9 +101,12 @@ def fills_its_box(
     return Failure({block.block: "this block"}, f"every element of its box of {match.buffer.name} written", reason)
 
 
-def _left_readers(part: staging.BufferPart, consumers: Sequence[BlockRealize] | None) -> list[BlockRealize]:
-    """Return the blocks that still read the old buffer after cache_write, not counting the block that writes it."""
-    return [b for b in part.scope.readers(part.buffer) if b is not part.block and b not in (consumers or ())]
+def _place_to_copy_back(part: staging.BufferPart, consumers: Sequence[BlockRealize] | None) -> Place:
+    """Return the place of cache_write's copy: before the first block that still reads the old buffer, not counting the
+    block that writes it, or at the end of the scope.
+    """
+    left = [b for b in part.scope.readers(part.buffer) if b is not part.block and b not in (consumers or ())]
+    return place_between(part.tree, part.block, left) if left else end_of(part.scope)
 
 
 @requirement
@@ -229,25 +232,13 @@ def cache_read(
     readers = [r for r in scope.readers(buffer) if r not in writers]
     consumers = [r for r in readers if r in (consumer_blocks or readers)]
     if writers:
-        before, within = staging.place_before_readers(tree, writers[0], consumers)
-        box = box_written(state, tree, writers[0], buffer, within)
+        place = place_between(tree, writers[0], consumers)
+        box = staging.box_written(state, tree, writers[0], buffer, place.within)
         refuse_other_values(state, tree, writers[0], consumers, buffer)
     else:
-        before, within = None, scope.realize.block
-        box = staging.box_to_read(state, tree, buffer, consumers, within)
-    analyzer = staging.in_scope(state, tree, within)
-    box = staging.bounded(tree, box, buffer, analyzer, block, within)
-    cached, stage, starts = staging.staged_box(match, storage_scope, box, analyzer, within)
-    step = staging.Insertion(
-        tree, scope, dict(staging.retargeted(c, buffer, cached, starts) for c in consumers), allocated=[cached]
-    )
-    if not writers:
-        step.first.append(stage)
-    elif before is not None:
-        step.before.append((before, stage))
-    else:
-        step.after.append((staging.place_after(tree, writers[0], consumers)[0], stage))
-    return step.put(state, stage)
+        place = start_of(scope)
+        box = staging.box_to_read(state, tree, buffer, consumers, place.within)
+    return staging.stage(state, match, storage_scope, box, consumers, place)
 
 
 _HALF_OVERWRITTEN = """
@@ -299,23 +290,12 @@ def cache_write(
     `consumer_blocks` are readers that use the new buffer too; by default there are none. The copy is inserted
     before the first other reader, or at the end of the scope. You can move it with reverse_compute_at.
     """
-    tree, scope, buffer = match.tree, match.scope, match.buffer
+    scope, buffer = match.scope, match.buffer
     consumers = [r for r in scope.readers(buffer) if r is not block and r in (consumer_blocks or ())]
-    refuse_other_values(state, tree, block, consumers, buffer)
-    left = _left_readers(match, consumer_blocks)
-    before, within = staging.place_before_readers(tree, block, left)
-    analyzer = staging.in_scope(state, tree, within)
-    box = staging.bounded(tree, touched(tree, block, match.region, within, analyzer), buffer, analyzer, block, within)
-    cached, stage, starts = staging.staged_box(match, storage_scope, box, analyzer, within)
-    rewritten = dict(staging.retargeted(b, buffer, cached, starts) for b in (block, *consumers))
-    step = staging.Insertion(tree, scope, rewritten, allocated=[cached])  # type: ignore[arg-type]
-    if not left:
-        step.last.append(stage)
-    elif before is not None:
-        step.before.append((before, stage))
-    else:
-        step.after.append((staging.place_after(tree, block, left)[0], stage))
-    return step.put(state, stage)
+    refuse_other_values(state, match.tree, block, consumers, buffer)
+    place = _place_to_copy_back(match, consumer_blocks)
+    box = touched(match.tree, block, match.region, place.within, staging.in_scope(state, match.tree, place.within))
+    return staging.stage(state, match, storage_scope, box, [block, *consumers], place)
 
 
 _CONDITION_ON_TEMPORARY = """

@@ -18,10 +18,10 @@ from ...analysis.tree import Tree
 from ...nodes import BlockRealize, BufferRegion, For, ForKind, Seq
 from .. import programs as on
 from .. import requirements as req
+from ..insertion import refuse_races
 from ..moving import box_text, broken_flow, insert, iterator_ranges, nest_for, ranges_in, reads, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..reruns import why_other_iterations, writes_once
-from ..staging import refuse_races
 from ..state import ScheduleState
 from ..thread_storage import sharing_threads
 

@@ -13,10 +13,12 @@ from .....tir.analysis.tree import Tree
 from .....tir.conditions import is_const, reads_memory
 from .....tir.nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
 from .....tir.schedule import programs as on
+from .....tir.schedule.access_remapping import point_block
+from .....tir.schedule.insertion import Insertion, start_of
 from .....tir.schedule.registry import Failure, primitive, requirement
 from .....tir.schedule.requirements import known_scope
-from .....tir.schedule.staging import Insertion, block_in, free_name, point_region
-from .....tir.schedule.state import ScheduleState, nest_around
+from .....tir.schedule.staging import free_name, point_region
+from .....tir.schedule.state import ScheduleState
 
 
 @requirement
@@ -70,7 +72,8 @@ def cache_index(
     candidates = _chosen(tree, block.block, cse_thresh)
     if not candidates:
         return []
-    step = Insertion(tree, Scope.around(tree, block))
+    scope = Scope.around(tree, block)
+    step = Insertion(tree, scope)
     body, init = block.block.body, block.block.init
     reads = list(regions_read(block.block))
     written = set(buffers_written(block.block))
@@ -82,13 +85,11 @@ def cache_index(
         load = BufferLoad(cached, place)
         body = _looked_up(body, value, load, written)
         init = None if init is None else _looked_up(init, value, load, written)
-        step.first.append(_stage(cached, value, used, free_name(tree, f"index_{number}")))
+        step.copies.append((start_of(scope), _stage(cached, value, used, free_name(tree, f"index_{number}"))))
         step.allocated.append(cached)
         reads.append(point_region(cached, place))
     step.rewritten[block.block] = ex.replace(block.block, body=body, init=init, reads=tuple(reads))
-    stages = list(step.first)
-    step.apply(state)
-    return [block_in(state, stage) for stage in stages]
+    return step.apply(state)
 
 
 cache_index.refuses(valid_threshold, "sch.cache_index('C', 'global', -1)", on.MATMUL)
@@ -174,21 +175,13 @@ def _looked_up(stmt: Stmt, value: ex.Expr, load: BufferLoad, written: set[Buffer
 
 
 def _stage(cached: Buffer, value: ex.Expr, used: Sequence[ex.IterVar], name: str) -> Stmt:
-    loops = [ex.Var(f"ax{k}", it.var.dtype) for k, it in enumerate(used)]
-    fresh = [ex.Var(f"v{k}", it.var.dtype) for k, it in enumerate(used)]
-    moved = {it.var: v + it.dom.start for it, v in zip(used, fresh, strict=True)}
-    zero_based = Analyzer().simplify(ex.substitute(value, moved)) if any(_shifted(it) for it in used) else None
-    result = (
-        ex.substitute(value, dict(zip((it.var for it in used), fresh, strict=True)))
-        if zero_based is None
-        else zero_based
-    )
-    iters = tuple(
-        ex.IterVar(v, ex.Range(ex.const(0, v.dtype), it.dom.extent), ex.SPATIAL)
-        for v, it in zip(fresh, used, strict=True)
-    )
-    block = Block(iters, (), (point_region(cached, fresh),), name, BufferStore(cached, result, tuple(fresh)))
-    return nest_around(BlockRealize(tuple(loops), ex.const(True), block), loops, [it.dom.extent for it in used])
+    def store(point: tuple[ex.Var, ...]) -> BufferStore:
+        shifted = any(_shifted(it) for it in used)
+        moved = {it.var: v + it.dom.start if shifted else v for it, v in zip(used, point, strict=True)}
+        result = ex.substitute(value, moved)
+        return BufferStore(cached, Analyzer().simplify(result) if shifted else result, point)
+
+    return point_block(name, [it.dom.extent for it in used], store)
 
 
 def _shifted(it: ex.IterVar) -> bool:

@@ -11,6 +11,7 @@ from .....tir.analysis.tree import Tree
 from .....tir.nodes import BlockRealize, Buffer, BufferStore
 from .....tir.schedule import programs as on
 from .....tir.schedule import staging
+from .....tir.schedule.insertion import Place, refuse_races
 from .....tir.schedule.moving import box_text
 from .....tir.schedule.primitives.cache import each_read, read_in_blocks, reads_it
 from .....tir.schedule.registry import Failure, primitive, requirement
@@ -110,21 +111,15 @@ def cache_inplace(
     """
     tree, buffer = match.tree, match.buffer
     cached = staging.copy_of(tree, buffer, storage_scope)
-    stages = []
-    for regions_found, source, target in (
-        (regions_read(block.block), buffer, cached),
-        (regions_written(block.block), cached, buffer),
-    ):
+    step = staging.staged(match, cached, [block])
+    for back, touched in ((False, regions_read(block.block)), (True, regions_written(block.block))):
         analyzer = state.analyzer(block)
-        box = hull([bound_box(block, r) for r in regions_found if r.buffer is buffer], analyzer)
+        box = hull([bound_box(block, r) for r in touched if r.buffer is buffer], analyzer)
         box = staging.bounded(tree, box, buffer, analyzer, block, tree.parent[block])
-        stages.append(guard(staging.copy_nest(tree, source, target, box, analyzer, cached.name), block.predicate))
-    step = staging.Insertion(tree, match.scope, dict([staging.retargeted(block, buffer, cached)]), allocated=[cached])
-    step.before.append((block, stages[0]))
-    step.after.append((block, stages[1]))
-    step.apply(state)
-    copies = [staging.block_in(state, stage) for stage in stages]
-    staging.refuse_races(state, copies[0])
+        nest = guard(staging.copy_nest(tree, buffer, cached, box, analyzer, back), block.predicate)
+        step.copies.append((Place(tree.parent[block], block, after=back), nest))
+    copies = step.apply(state)
+    refuse_races(state, copies[0])
     return copies
 
 

@@ -10,13 +10,14 @@ from .....expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, replace
 from .....tir.analysis import block_regions
 from .....tir.analysis.bindings import why_not_initialised
 from .....tir.analysis.block_kinds import Scope, why_goes_on
-from .....tir.analysis.boxes import Box, clip, hull, touched
-from .....tir.analysis.surely import all_read, fills
+from .....tir.analysis.boxes import Box, clip, touched
+from .....tir.analysis.surely import fills
 from .....tir.analysis.tree import Tree
 from .....tir.conditions import all_of, is_const, uses
 from .....tir.nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, If, Seq, Stmt
 from .....tir.schedule import programs as on
 from .....tir.schedule import staging
+from .....tir.schedule.insertion import Place
 from .....tir.schedule.moving import box_text
 from .....tir.schedule.primitives.cache import read_in_blocks, reads_it, writes_it, written_in_blocks
 from .....tir.schedule.registry import Failure, holds_inside, primitive, requirement
@@ -155,14 +156,8 @@ def read_at(
     buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)
     analyzer = state.analyzer(loop)
-    reads = [
-        touched(tree, b, r, loop, analyzer)
-        for b in users
-        for r in block_regions.regions_read(b.block)
-        if r.buffer is buffer
-    ]
-    box = clip(hull(reads, analyzer), buffer, analyzer)
-    if not _has_values(state, tree, loop, buffer, box, users):
+    box = clip(staging.box_read(tree, buffer, users, loop, analyzer), buffer, analyzer)
+    if not staging.has_values(state, tree, buffer, box, users, loop):
         raise staging.initialised.refuse(
             Failure(
                 {b.block: f"reads {buffer.name}" for b in users},
@@ -246,28 +241,6 @@ write_at.refuses(filled_below, "sch.write_at(i, 'B', 0, 'local')", on.ADDED_TO)
 write_at.refuses(written_in_blocks, "sch.write_at(i, 'B', 0, 'local')", _CONDITION_ON_OUTPUT)
 
 
-def _has_values(
-    state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, box: Box, users: Sequence[BlockRealize]
-) -> bool:
-    """Whether all of a box surely holds values when an iteration of the loop starts."""
-    if buffer in tree.func.buffers and buffer not in block_regions.changed_buffers(tree.func):
-        return True
-    if all_read(tree, users, BufferRegion(buffer, box), loop, state.analyzer(loop)):
-        return True
-    scope = Scope.around(tree, loop)
-    for writer in scope.writers(buffer):
-        region = staging.region_of(block_regions.regions_written(writer.block), buffer)
-        shared = [l for l in tree.loops_above(writer) if tree.inside(loop, l)]
-        within: Stmt = shared[-1] if shared else scope.realize.block
-        if region is None or not scope.before(writer, loop) or fills(tree, writer, region, within) is not None:
-            continue
-        analyzer = state.analyzer(loop)
-        copied = regions.intersect(box, buffer.full_region().region, analyzer)  # the rest is not there
-        if regions.covers(touched(tree, writer, region, within, analyzer), copied, analyzer):
-            return True
-    return False
-
-
 def _staged(
     state: ScheduleState,
     part: staging.BufferPart,
@@ -276,58 +249,54 @@ def _staged(
     box: Box,
     storage_scope: str,
 ) -> BlockRealize:
-    tree, buffer, back = part.tree, part.buffer, part.write
-    cached = staging.copy_of(tree, buffer, storage_scope)
-    source, target = (cached, buffer) if back else (buffer, cached)
-    around = [*tree.loops_above(loop), loop]
-    stage = _copy_block(tree, source, target, box, around, state.analyzer(loop), users[0], cached.name)
+    tree = part.tree
+    cached = staging.copy_of(tree, part.buffer, storage_scope)
+    nest = _copy_block(part, cached, box, [*tree.loops_above(loop), loop], state.analyzer(loop), users[0])
     parts = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
     using = [stmt for stmt in parts if any(tree.inside(user, stmt) for user in users)]
-    anchor = using[-1 if back else 0]
+    anchor = using[-1 if part.write else 0]
     if not isinstance(anchor, For | BlockRealize):
         raise place_at_loop.refuse(
             Failure({anchor: "this statement"}, "a loop or a block to put the copy next to", type(anchor).__name__)
         )
-    step = staging.Insertion(
-        tree, part.scope, dict(staging.retargeted(u, buffer, cached) for u in users), allocated=[cached]
-    )
-    (step.after if back else step.before).append((anchor, stage))
-    return step.put(state, stage)
+    step = staging.staged(part, cached, users)
+    step.copies.append((Place(loop, anchor, after=part.write), nest))
+    return step.apply_one(state)
 
 
 def _copy_block(
-    tree: Tree, source: Buffer, target: Buffer, box: Box, around: Sequence[For], analyzer: Analyzer,
-    user: BlockRealize, name: str,
-) -> BlockRealize:  # fmt: skip
+    part: staging.BufferPart,
+    cached: Buffer,
+    box: Box,
+    around: Sequence[For],
+    analyzer: Analyzer,
+    user: BlockRealize,
+) -> BlockRealize:
     """One block that copies a box: an iterator for each loop that the box depends on, loops `ax0`, ... inside it."""
+    source, target = (cached, part.buffer) if part.write else (part.buffer, cached)
     used = [l for l in around if any(uses(e, [l.var]) for r in box for e in (r.start, r.extent))]
     iters = [IterVar(Var(f"v{k}", l.var.dtype), _domain(l, analyzer, user), SPATIAL) for k, l in enumerate(used)]
     values = {l.var: it.var for l, it in zip(used, iters, strict=True)}
     inside = Analyzer.inside(*iters)
-    loops: list[Var] = []
+    loops = [Var(f"ax{k}", dim.dtype) for k, dim in enumerate(target.shape)]
     extents: list[Expr] = []
     indices: list[Expr] = []
     conditions: list[Expr] = []
-    ranges: list[Range] = []
-    for k, (r, dim) in enumerate(zip(box, target.shape, strict=True)):
-        start, length = substitute(r.start, values), substitute(r.extent, values)
-        extent = length if not tree.moves(r.extent) else _constant(length, analyzer, user, source, r)
-        axis = Var(f"ax{k}", dim.dtype)
-        inside.bind(axis, Range(const(0, dim.dtype), extent))
-        index = inside.simplify(start + axis)
-        needed = [c for c in (index >= 0, index < dim, axis < length) if not inside.can_prove(c)]
-        conditions += needed
-        loops.append(axis)
-        extents.append(extent)
-        indices.append(index)
-        ranges.append(Range(start, length))
+    ranges: list[Range] = [substitute(r, values) for r in box]
+    for k, (r, axis, dim) in enumerate(zip(box, loops, target.shape, strict=True)):
+        if part.tree.moves(r.extent):
+            staging.refuse_unbounded(r, source, analyzer, user)
+        extents.append(staging.loop_extent(part.tree, r, analyzer))
+        inside.bind(axis, Range(const(0, dim.dtype), extents[k]))
+        indices.append(inside.simplify(ranges[k].start + axis))
+        conditions += staging.copied_where(indices[k], axis, ranges[k], dim, inside)
     shown = tuple(ranges) if not conditions else regions.intersect(tuple(ranges), target.full_region().region, inside)
     body: Stmt = BufferStore(target, BufferLoad(source, tuple(indices)), tuple(indices))
     if conditions:
         body = If(all_of(conditions), body)
     body = nest_around(body, loops, extents)
     reads, writes = (BufferRegion(source, shown),), (BufferRegion(target, shown),)
-    block = Block(tuple(iters), reads, writes, name, body, annotations={"auto_copy": 1})
+    block = Block(tuple(iters), reads, writes, cached.name, body, annotations={"auto_copy": 1})
     # Where the box is may be read from memory, as in a gather.
     places = tuple(r for r in block_regions.regions_touched(block)[0] if r.buffer is not source)
     block = replace(block, reads=(*reads, *places))
@@ -345,17 +314,6 @@ def _domain(loop: For, analyzer: Analyzer, user: BlockRealize) -> Range:
     raise staging.known_box.refuse(
         Failure({user.block: "this block"}, f"a known range of {loop.var.name}", f"[{loop.start}, {loop.extent})")
     )
-
-
-def _constant(extent: Expr, analyzer: Analyzer, user: BlockRealize, buffer: Buffer, r: Range) -> Expr:
-    """The largest that the extent of a copy's loop may be."""
-    most = analyzer.bounds(r.extent)[1]
-    if most is None:
-        shown = f"[{r.start}, {r.start} + {r.extent})"
-        raise staging.known_box.refuse(
-            Failure({user.block: "this block"}, f"a box of {buffer.name} of bounded extent", shown)
-        )
-    return const(max(int(most), 1), extent.dtype)
 
 
 @read_at.space
