@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,52 @@ def test_earlier_engines_choose_first_and_auto_chooses_by_time() -> None:
     assert set(choices.refused["first"].values()) == {
         f"{op} is not for toys" for op in ("exp", "nn.relu", "add", "sqrt")
     }
+
+
+def test_auto_takes_the_regions_that_save_the_most_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seconds are the test's own: `slow` is slower than us, `fast` saves more than `wide`, which overlaps it."""
+    slow, wide, fast = Toy("slow", only("exp")), Toy("wide", only("nn.conv2d", "nn.relu")), Toy("fast", only("nn.relu"))
+    seconds = {"slow": (2.0, 1.0), "wide": (1.0, 1.5), "fast": (1.0, 3.0)}
+    monkeypatch.setattr("minitvm.engines.choice.measure", lambda engine, *_: seconds[engine.name])
+    monkeypatch.setattr("minitvm.engines.choice.names", lambda: sorted(seconds))
+    with registered(slow, wide, fast):
+        module = minitvm.build(network(), engines="auto", threads=1)
+        choices = choose(network(), "auto", Target("cpu")).regions
+    assert [step.engine for step in external(module.executable)] == ["fast"]
+    assert {choice.name: choice.reason for choice in choices} == {
+        "fast_0": "", "wide_0": "another engine saves more time here", "slow_0": "minitvm's kernels are faster"
+    }  # fmt: skip
+    np.testing.assert_allclose(module(X), interpreter.run(network(), [X])[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("command", ["run", "profile", "show", "export", "explain"])
+def test_commands_take_an_engine(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import onnx
+
+    from minitvm.frontends import to_onnx
+    from minitvm.tools.cli import main
+
+    path = tmp_path / "net.onnx"
+    onnx.save(to_onnx(network()), str(path))
+    more = {
+        "run": ["--check"], "profile": ["--runs", "1", "--threads", "1"], "show": ["--level", "fused"],
+        "export": ["-o", str(tmp_path / "net.mtvm")], "explain": ["--threads", "1"],
+    }  # fmt: skip
+    with registered(Toy(supports=only("nn.conv2d"))):
+        assert main([command, str(path), "--engine", "toy", *more[command]]) == 0
+        text = capsys.readouterr().out
+        assert main([command, str(path), "--engine", "tony", *more[command]]) == 2
+        assert "no engine tony; did you mean toy" in capsys.readouterr().err
+        if command == "export":
+            assert main(["run", str(tmp_path / "net.mtvm")]) == 0
+            assert main(["export", str(path), "--as", "c", "-o", str(tmp_path / "c"), "--engine", "toy"]) == 2
+            assert "--engine goes with --as mtvm" in capsys.readouterr().err
+    assert {
+        "run": "ok, difference", "profile": "toy_0", "show": "# toy computes this region\ndef toy_0(",
+        "export": "net.mtvm", "explain": "engines compute 1 of 5 operators, in 1 region\n  toy_0: 1 nn.conv2d; toy ",
+    }[command] in text  # fmt: skip
+    if command == "explain":
+        assert re.search(r"operators that toy does not get\n  1 sqrt: sqrt is not for toys\n", text)
 
 
 def test_json_of_a_region() -> None:

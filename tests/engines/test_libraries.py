@@ -1,0 +1,131 @@
+"""ONNX Runtime and OpenVINO: random partitions keep the meaning, nothing is copied, and artifacts need no compiler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minitvm
+from minitvm.engines import engine as registry
+from minitvm.engines import find, register
+from minitvm.executable import ArenaSlice, CallExternal, Copy, verify
+from minitvm.graph import Graph, GraphBuilder, OpNode
+from minitvm.reference import graph as interpreter
+from minitvm.reference.strategies.graphs import RandomGraph, graphs
+from tests.fewer import examples
+
+LIBRARIES = ("onnxruntime", "openvino")
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    pytest.importorskip(name)
+    return name
+
+
+def network() -> Graph:
+    """Two convolutions around an operator that is left to us."""
+    generator = np.random.default_rng(0)
+    b = GraphBuilder("net")
+    x = b.input("x", (1, 8, 6, 6))
+    for number in range(2):
+        w = b.constant(generator.standard_normal((8, 8, 3, 3)).astype(np.float32), f"w{number}")
+        x = b.op("nn.relu", b.op("nn.conv2d", x, w, padding=1))
+        x = b.op("cumsum", x, axis=1) if number == 0 else x
+    return b.build(x)
+
+
+X = np.random.default_rng(1).standard_normal((1, 8, 6, 6)).astype(np.float32)
+
+
+def places_of(module: Any, step: CallExternal) -> list[int]:
+    base = module._program.arena(0, 0).ctypes.data
+    return [base + int(a.offset) for a in step.args if isinstance(a, ArenaSlice)]  # type: ignore[arg-type]
+
+
+def test_the_library_works_in_our_arena(library: str) -> None:
+    graph = network()
+    module = minitvm.build(graph, engines=library, threads=1)
+    verify(module.executable)
+    steps = module.executable.steps
+    assert not any(isinstance(step, Copy) for step in steps)
+    calls = [(number, step) for number, step in enumerate(steps) if isinstance(step, CallExternal)]
+    assert len(calls) == 2
+    result = module(X)
+    np.testing.assert_allclose(result, interpreter.run(graph, [X])[0], rtol=1e-4, atol=1e-4)
+    for (number, step), ours in zip(calls, ([X.ctypes.data], [result.ctypes.data]), strict=True):
+        bound = module._program.engine_call(number).run.run
+        assert set(bound.places) == {*ours, *places_of(module, step)}
+        (place,) = result_places(library, bound)
+        assert place in bound.places
+
+
+def result_places(library: str, bound: Any) -> set[int]:
+    """The addresses at which the library itself says that its results are."""
+    if library == "openvino":
+        return {tensor.data.ctypes.data for tensor in bound.request.output_tensors}
+    return {value.data_ptr() for value in bound.binding._iobinding.get_outputs()}
+
+
+def test_other_memory_is_bound_again(library: str) -> None:
+    module = minitvm.build(network(), engines=library, threads=1)
+    arrays = [X, X * 2, X.copy()]
+    results = [module(array) for array in arrays]
+    np.testing.assert_array_equal(results[0], results[2])
+    for array, result in zip(arrays, results, strict=True):
+        np.testing.assert_allclose(result, interpreter.run(network(), [array])[0], rtol=1e-4, atol=1e-4)
+
+
+FRESH = """
+import sys
+import numpy as np
+from minitvm import runtime
+module = runtime.load(sys.argv[3])
+np.testing.assert_array_equal(module(np.load(sys.argv[1])), np.load(sys.argv[2]))
+print([name for name in ("sympy", "numba", "minitvm.topi", "minitvm.tir") if name in sys.modules])
+"""
+
+
+def test_an_artifact_runs_its_engine_without_the_compiler(library: str, tmp_path: Path) -> None:
+    module = minitvm.build(network(), engines=library, threads=1)
+    module.export(tmp_path / "net.mtvm")
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", module(X))
+    arguments = [str(tmp_path / name) for name in ("x.npy", "y.npy", "net.mtvm")]
+    ran = subprocess.run([sys.executable, "-c", FRESH, *arguments], capture_output=True, text=True, env=os.environ)
+    assert (ran.stdout, ran.returncode) == ("[]\n", 0), ran.stderr
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+@given(case=graphs(largest=8, symbolic=False, empty=False), data=st.data())
+@examples(4, 500)
+def test_random_partitions_keep_the_meaning(name: str, case: RandomGraph, data: st.DataObject) -> None:
+    """The engine gets some of the operators that it supports. Values on which it may round are compared loosely."""
+    pytest.importorskip(name)
+    ops = sorted({item.op for item in case.graph.nodes})
+    taken = data.draw(st.sets(st.sampled_from(ops)) if ops else st.just(set()))
+    original = find(name)
+
+    def supports(item: OpNode) -> str:
+        return original.supports(item) if item.op in taken else "it was not drawn"
+
+    register(registry.Engine(name, original.prepare, (), supports, original.translate))
+    try:
+        module = minitvm.build(case.graph, engines=name, threads=1)
+        verify(module.executable)
+        results = module(*case.inputs.values())
+    finally:
+        registry._REGISTERED.pop(name)
+    own = results if isinstance(results, tuple) else (results,)
+    for a, b, tolerance in zip(own, interpreter.run(case.graph, case.inputs), case.tolerances, strict=True):
+        wide = np.float64 if a.dtype.kind not in "biu" else a.dtype
+        np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=0, atol=tolerance)
