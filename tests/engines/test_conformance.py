@@ -40,6 +40,7 @@ def one_region(graph: Graph) -> Runner:
     weights, names = step.attrs["weights"], step.attrs["names"]
     constants = {names[k]: module.executable.constants[step.args[k].index].data for k in weights}  # type: ignore[union-attr]
     named = [(names[k], value.name) for k, value in enumerate(node.inputs) if k not in weights]
+    folded = {c.value.name: c.data for c in fused.constants}  # an input of the region may be folded after it was chosen
     places = [fused.outputs.index(value) for value in node.outputs]
     session = session_of(step, constants)
 
@@ -49,7 +50,8 @@ def one_region(graph: Graph) -> Runner:
         COUNTS["fallen back"] += bool(module._program.engine_call(module.executable.steps.index(step)).run.reason)
         if any(v.dtype == "bfloat16" for v in (*node.inputs, *node.outputs)):  # which no NumPy of ONNX Runtime has
             return own
-        for place, array in zip(places, session.run(None, {a: inputs[b] for a, b in named}), strict=True):
+        fed = {inner: {**folded, **inputs}[outer] for inner, outer in named}
+        for place, array in zip(places, session.run(None, fed), strict=True):
             same = own[place].dtype == array.dtype and own[place].shape == array.shape
             COUNTS["equal" if same and own[place].tobytes() == array.tobytes() else "different"] += 1
         return own
