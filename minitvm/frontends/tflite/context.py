@@ -12,10 +12,10 @@ from ..common.operand import Operand
 from . import dtypes
 from .layouts import Laid, Order, channels_first, channels_last, inverse
 from .loading import OperatorNode, Subgraph, TensorInfo, unsupported_type
+from .variables import Handle, tensor_state
 
 if TYPE_CHECKING:
     from .importer import TFLiteImporter
-    from .variables import Handle
 
 _MISSING = object()
 
@@ -73,6 +73,13 @@ class NodeContext(Conversion):
         if info.type not in dtypes.DTYPES:
             raise unsupported_type(info, self.where)
         return DType(dtypes.DTYPES[info.type])
+
+    def leave(self, position: int, value: Operand) -> None:
+        """Give an input that is a variable tensor its value for the next run."""
+        info = self.info(position)
+        if not info.variable:
+            self.refuse(f"the tensor {info.name} is not a variable")
+        self.importer.variables.assign(tensor_state(info), Laid(value), value, self.where)
 
     # --- the order of axes ---
 

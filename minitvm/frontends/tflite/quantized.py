@@ -129,9 +129,6 @@ def requantized(
     parameters = quantization(info)
     if parameters is None or parameters.per_channel:
         raise UnsupportedOperator(f"{n.where}: wanted a result with one scale, found {info}")
-    multipliers, exponents = fixed_point(factors)
-    if exponents.max(initial=0) > 0:
-        total = n.op("left_shift", total, np.maximum(exponents, 0))
     zero, dtype = int(parameters.zero_point[0]), dtypes.DTYPES[info.type]
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     if limits is not None:
@@ -139,8 +136,19 @@ def requantized(
         steps = [limit / float(parameters.scale[0]) for limit in limits]
         least, most = (int(np.trunc(s + np.copysign(0.5, s))) if np.isfinite(s) else s for s in steps)
         low, high = int(max(low, min(zero + least, high))), int(min(high, max(zero + most, low)))
-    result: Operand = n.op(
-        "qnn.requantize", total, multipliers, np.maximum(-exponents, 0).astype(np.int32), zero_point=zero, a_min=low,
-        a_max=high, out_dtype=dtype,
-    )  # fmt: skip
+    return _multiplied(n, total, factors, zero_point=zero, a_min=low, a_max=high, out_dtype=dtype)
+
+
+def scaled(n: NodeContext, total: Operand, factors: np.ndarray) -> Operand:
+    """Return int32 numbers times factors, as int32."""
+    limits = np.iinfo(np.int32)
+    return _multiplied(n, total, factors, a_min=int(limits.min), a_max=int(limits.max), out_dtype="int32")
+
+
+def _multiplied(n: NodeContext, total: Operand, factors: np.ndarray, **attrs: Any) -> Operand:
+    multipliers, exponents = fixed_point(factors)
+    if exponents.max(initial=0) > 0:
+        total = n.op("left_shift", total, np.maximum(exponents, 0))
+    shift = np.maximum(-exponents, 0).astype(np.int32)
+    result: Operand = n.op("qnn.requantize", total, multipliers, shift, **attrs)
     return result

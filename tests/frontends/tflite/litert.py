@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,20 +14,35 @@ with warnings.catch_warnings():
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 
+def _interpreter(model: Path | bytes, keep_all: bool, optimised: bool) -> Any:
+    """LiteRT's interpreter with its reference kernels, or, if these lack an operator, its optimised ones.
+
+    Both round as the documents of TFLite say; XNNPACK, which is not used here, rounds differently.
+    """
+    source = {"model_content": model} if isinstance(model, bytes) else {"model_path": str(model)}
+    kinds = (OpResolverType.BUILTIN_REF, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
+    for kind in kinds[optimised:]:
+        try:
+            return Interpreter(
+                **source, num_threads=1, experimental_op_resolver_type=kind, experimental_preserve_all_tensors=keep_all
+            )
+        except ValueError as error:
+            if kind is kinds[-1] or "Registration failed" not in str(error):
+                raise
+    raise AssertionError
+
+
 class Peer:
     """A model in LiteRT. Its variables keep their values from run to run."""
 
     def __init__(
-        self, model: Path | bytes, shapes: Sequence[Sequence[int]] | None = None, keep_all: bool = False
+        self,
+        model: Path | bytes,
+        shapes: Sequence[Sequence[int]] | None = None,
+        keep_all: bool = False,
+        optimised: bool = False,
     ) -> None:
-        source = {"model_content": model} if isinstance(model, bytes) else {"model_path": str(model)}
-        # XNNPACK computes other roundings; the reference kernels are the definition.
-        self._interpreter = Interpreter(
-            **source,
-            num_threads=1,
-            experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
-            experimental_preserve_all_tensors=keep_all,
-        )
+        self._interpreter = _interpreter(model, keep_all, optimised)
         self.inputs = self._interpreter.get_input_details()
         for detail, shape in zip(self.inputs, shapes or (), strict=False):
             self._interpreter.resize_tensor_input(detail["index"], list(shape))

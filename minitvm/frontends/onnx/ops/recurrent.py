@@ -10,10 +10,10 @@ import numpy as np
 
 from ....topi.recurrent import OF_CELLS
 from ....topi.shapes import simple
+from ...common.lengths import with_lengths
 from ...common.operand import Operand
 from ..context import NodeContext
 from ..registry import converter
-from .indexing import with_lengths
 
 # ONNX's activations: the name of the function, and the defaults of its parameters alpha and beta.
 ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {

@@ -13,10 +13,10 @@ import numpy as np
 
 from ....topi.recurrent import OF_CELLS
 from ...common.byte_products import integer_product
+from ...common.lengths import reversed_sequences, with_lengths
 from ...common.operand import Operand
 from ..context import NodeContext
 from ..registry import converter
-from .indexing import reversed_sequences, with_lengths
 from .quantization import dynamically_quantized
 from .recurrent import Functions, biases, direction_of, functions_of, initial
 

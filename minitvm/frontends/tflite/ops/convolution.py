@@ -19,14 +19,14 @@ from ..registry import converter
 from .activations import activated
 from .integers import Quantised
 
-_SAME, _VALID = 0, 1
+SAME, VALID = 0, 1
 
 
 def window_padding(
     n: NodeContext, spatial: Sequence[Dim], kernel: Sequence[Dim], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[Dim, ...]:
     """Return all paddings before, then all after, that the option `Padding` means."""
-    if n.option("Padding") == _SAME:
+    if n.option("Padding") == SAME:
         return same_padding(spatial, kernel, strides, dilations)
     return (0,) * (2 * len(spatial))
 
@@ -93,7 +93,7 @@ def _is_one_window(n: NodeContext, image: Laid, kernel: tuple[Dim, ...]) -> bool
     if not all(isinstance(d, int) for d in (*spatial, *kernel)) or spatial != tuple(kernel):
         return False
     dense = all(d == 1 or k == 1 for d, k in zip(dilations, kernel, strict=True))
-    return dense and (n.option("Padding") == _VALID or spatial == (1, 1))
+    return dense and (n.option("Padding") == VALID or spatial == (1, 1))
 
 
 def _windows_sum(
