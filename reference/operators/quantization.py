@@ -150,7 +150,7 @@ def dense_packed(data: np.ndarray, weight: np.ndarray, units: int) -> np.ndarray
 @operator("qnn.contrib_dense_of_blocks")
 def dense_of_blocks(
     data: np.ndarray, scale: np.ndarray, shift: np.ndarray, weight: np.ndarray, weight_scale: np.ndarray,
-    offset: np.ndarray | None = None, *, bits: int, units: int,
+    minimum: np.ndarray | None = None, *, bits: int, units: int,
 ) -> np.ndarray:  # fmt: skip
     """Multiply blocks of signed bytes by blocks of unsigned bytes or nibbles, block by block."""
     panels, blocks, _, lanes = weight.shape
@@ -160,10 +160,9 @@ def dense_of_blocks(
     columns = stored.reshape(panels * lanes, blocks, -1).astype(np.int64)
     rows = bytes_of(data, "int8").reshape(*data.shape[:-1], -1).astype(np.int64)
     sums = np.einsum("...bk,nbk->...bn", rows, columns).astype(np.float32)
-    scales, offsets = (
-        np.ones((blocks, panels * lanes), np.float32)
-        if a is None else a.transpose(1, 0, 2).reshape(blocks, panels * lanes)
-        for a in (weight_scale, offset)
-    )  # fmt: skip
-    terms = (sums * scale[..., None] - shift[..., None] * offsets) * scales
+    scales, minima = (
+        None if a is None else a.transpose(1, 0, 2).reshape(blocks, panels * lanes) for a in (weight_scale, minimum)
+    )
+    scaled, shifts = sums * scale[..., None], shift[..., None]
+    terms = (scaled + shifts) * scales if minima is None else scaled * scales + shifts * minima
     return np.asarray(np.sum(terms, axis=-2, dtype=np.float32))[..., : units or panels * lanes]

@@ -12,6 +12,7 @@ from ....expr import EQ, GE, as_expr
 from ....graph.nodes import Dim
 from ....topi.shapes import differ, same, simple
 from ...common.byte_products import integer_product
+from ...common.heads import heads_of, joined_heads, turned
 from ...common.operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -111,27 +112,6 @@ def multi_head_attention(n: NodeContext) -> Any:
         key, value = _behind(n, n[6], key), _behind(n, n[7], value)
     result = _attended(n, query, key, value, _masks(n, mask, key), added)
     return [result, key, value]
-
-
-def heads_of(n: NodeContext, x: Operand, heads: int) -> Operand:
-    """Return [batch, length, heads * width] as [batch, heads, length, width]."""
-    if x.ndim != 3 or heads < 1:
-        n.refuse(f"{heads} heads of {x} are not supported: wanted three dimensions and at least one head")
-    batch, length, whole = x.shape
-    width = simple(whole // heads)
-    if isinstance(length, int) and length == 1:
-        return n.reshape(x, (batch, heads, length, width))
-    parts = n.reshape(x, (batch, length, heads, width))
-    split: Operand = n.op("transpose", parts, axes=(0, 2, 1, 3))
-    return split
-
-
-def joined_heads(n: NodeContext, x: Operand) -> Operand:
-    """Return [batch, heads, length, width] as [batch, length, heads * width]."""
-    batch, heads, length, width = x.shape
-    if not isinstance(length, int) or length != 1:
-        x = n.op("transpose", x, axes=(0, 2, 1, 3))
-    return n.reshape(x, (batch, length, simple(heads * width)))
 
 
 def _behind(n: NodeContext, past: Operand, new: Operand) -> Operand:
@@ -260,23 +240,3 @@ def rotary_embedding(n: NodeContext) -> Any:
     tables = [n.op("expand_dims", n.op("take", table, positions, axis=0), axis=1) for table in (cosine, sine)]
     result = turned(n, x, 2 * half, *tables, interleaved=bool(n.attr("interleaved", 0)))
     return joined_heads(n, result) if joined else result
-
-
-def turned(n: NodeContext, x: Operand, size: int, cosine: Operand, sine: Operand, *, interleaved: bool) -> Operand:
-    """Rotate the first `size` features. The pairs are neighbours if `interleaved`, or else elements of the two
-    halves.
-    """
-    bounds = [(0, size, 2), (1, size, 2)] if interleaved else [(0, size // 2, 1), (size // 2, size, 1)]
-    first, second = (n.part(x, 3, *bound) for bound in bounds)
-    real = n.op("subtract", n.op("multiply", first, cosine), n.op("multiply", second, sine))
-    imaginary = n.op("add", n.op("multiply", first, sine), n.op("multiply", second, cosine))
-    if interleaved:
-        pairs = n.op("stack", real, imaginary, axis=4)
-        parts = [n.reshape(pairs, (*x.shape[:3], size))]
-    else:
-        parts = [real, imaginary]
-    width = x.shape[3]
-    rest = [] if isinstance(width, int) and width == size else [n.part(x, 3, size, width)]
-    whole = [*parts, *rest]
-    result: Operand = whole[0] if len(whole) == 1 else n.op("concatenate", *whole, axis=3)
-    return result

@@ -12,12 +12,11 @@ import numpy as np
 
 from ....expr.dtypes import is_floating
 from ....topi.shapes import differ
-from ...common.operand import Operand
+from ...common.block_weights import BlockWeights, product_in_bytes
 from ..context import NodeContext
 from ..registry import converter
 
 _IN_BYTES = 4  # the level of accuracy at which data may be rounded to bytes
-_LANES = 16
 
 
 @converter("MatMulNBits", domain="com.microsoft")
@@ -46,19 +45,19 @@ def matmul_nbits(n: NodeContext) -> Any:
         n.refuse(f"K={depth} is not the width of {x}")
     stored = unpacked(packed.data.reshape(columns, blocks, -1), bits)[..., :block]  # type: ignore[union-attr]
     scale = scales.data.reshape(columns, blocks).astype(np.float32)  # type: ignore[union-attr]
-    offset = np.full((columns, blocks), float(1 << (bits - 1)), np.float32)
+    offset: Any = float(1 << (bits - 1))
     if zeros is not None and zeros.data is not None:
         packed_zeros = not is_floating(zeros.data.dtype)
         size = columns * (-(-blocks * bits // 8) if packed_zeros else blocks)
         if zeros.data.size != size:
             n.refuse(f"zero points of the shape {list(zeros.data.shape)}: wanted {size} elements")
         offset = _offsets(zeros.data, columns, blocks, bits)
+    weights = BlockWeights(bits, stored, scale, offset)
     wide = n.cast(x, "float32")
-    if level == _IN_BYTES and depth % block == 0 and block % (32 // bits) == 0:
-        result = _in_bytes(n, wide, stored, scale, offset, bits)
+    if level == _IN_BYTES and depth % block == 0 and weights.fits_bytes:
+        result = product_in_bytes(n, wide, weights)
     else:
-        weight = ((stored.astype(np.float32) - offset[..., None]) * scale[..., None]).reshape(columns, -1)[:, :depth]
-        result = n.op("nn.dense", wide, np.ascontiguousarray(weight))
+        result = n.op("nn.dense", wide, np.ascontiguousarray(weights.floats()[:, :depth]))
     result = result if bias is None else n.onto("add", result, n.cast(bias, "float32"))
     return n.cast(result, x.dtype)
 
@@ -75,39 +74,3 @@ def _offsets(zeros: np.ndarray, columns: int, blocks: int, bits: int) -> np.ndar
     if is_floating(zeros.dtype):
         return zeros.reshape(columns, blocks).astype(np.float32)
     return unpacked(zeros.reshape(columns, -1), bits)[:, :blocks].astype(np.float32)
-
-
-def _in_bytes(
-    n: NodeContext, x: Operand, stored: np.ndarray, scale: np.ndarray, offset: np.ndarray, bits: int
-) -> Operand:
-    columns, blocks, block = stored.shape
-    split = n.reshape(x, (*x.shape[:-1], blocks, block))
-    largest = n.op("max", n.op("abs", split), axis=(-1,), keepdims=True)
-    step = n.op("divide", largest, 127.0)
-    step = n.op("where", n.op("equal", step, 0.0), np.array(1, "float32"), step)
-    rounded = n.cast(n.op("round", n.op("divide", split, step)), "int8")
-    total = n.cast(n.op("sum", n.cast(rounded, "int32"), axis=(-1,)), "float32")
-    step = n.op("squeeze", step, axis=(-1,))
-    alike = bool((offset == offset.flat[0]).all())
-    shift = n.op("multiply", n.op("multiply", total, step), float(offset.flat[0]) if alike else 1.0)
-    arrays = [_words(stored, bits), _panels(scale)] + ([] if alike else [_panels(offset)])
-    result: Operand = n.op(
-        "qnn.contrib_dense_of_blocks", n.op("layout.words", rounded), step, shift, *arrays, bits=bits, units=columns
-    )
-    return result
-
-
-def _panels(parameters: np.ndarray) -> np.ndarray:
-    """Return [columns, blocks] as [columns / x, blocks, x]."""
-    full = np.pad(parameters, [(0, -parameters.shape[0] % _LANES), (0, 0)])
-    return np.ascontiguousarray(full.reshape(-1, _LANES, full.shape[1]).transpose(0, 2, 1))
-
-
-def _words(stored: np.ndarray, bits: int) -> np.ndarray:
-    """Return weights [columns, blocks, block] as words [columns / x, blocks, words, x]."""
-    full = np.pad(stored, [(0, -stored.shape[0] % _LANES), (0, 0), (0, 0)])
-    if bits == 4:  # of eight neighbours four are low nibbles, and four high ones
-        eight = full.reshape(*full.shape[:2], -1, 2, 4)
-        full = eight[..., 0, :] | eight[..., 1, :] << 4
-    words = np.ascontiguousarray(full.reshape(*full.shape[:2], -1)).view(np.int32)
-    return np.ascontiguousarray(words.reshape(-1, _LANES, *words.shape[1:]).transpose(0, 2, 3, 1))

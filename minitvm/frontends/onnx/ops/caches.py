@@ -13,10 +13,10 @@ from ....expr import Expr
 from ....graph.nodes import Dim
 from ....te import maximum
 from ....topi.shapes import product, same, simple
+from ...common.heads import heads_of, joined_heads, turned
 from ...common.operand import Operand
 from ..context import NodeContext
 from ..registry import converter
-from .attention import heads_of, joined_heads, turned
 from .qlinear import DOMAIN
 
 # Attributes that are not supported, with the value that has no effect.

@@ -112,17 +112,18 @@ def byte_dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor
 
 
 def dense_of_blocks(
-    data: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, weight_scale: Tensor, offset: Tensor | None = None,
+    data: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, weight_scale: Tensor, minimum: Tensor | None = None,
     *, bits: int = 4, units: int = 0,
 ) -> Tensor:  # fmt: skip
     """Multiply data in blocks that share a scale by weights of `bits` (4 or 8) in blocks along the sum, as floats.
 
-        sum over blocks b of (scale[b] * sum(data * weight) - shift[b] * offset[b, column]) * weight_scale[b, column]
+        sum over blocks b of (scale[b] * sum(data * weight) + shift[b]) * weight_scale[b, column]
+        sum over blocks b of scale[b] * sum(data * weight) * weight_scale[b, column] + shift[b] * minimum[b, column]
 
     `data` [.., blocks, words] holds words of signed bytes. `weight` [columns/x, blocks, words * bits/8, x] holds words
     of four unsigned bytes, or of eight nibbles; the low nibbles of a word belong to one word of data, and the high
-    nibbles to the next. `scale` and `shift` are [.., blocks]; `weight_scale` and `offset` (default: 1) are [columns/x,
-    blocks, x]. The result has the first `units` columns (0: all). After llama.cpp's formats Q4_0 and Q8_0.
+    nibbles to the next. `scale` and `shift` are [.., blocks]; `weight_scale` and `minimum` are [columns/x, blocks, x].
+    The result has the first `units` columns (0: all). After llama.cpp's formats Q4_0 and Q4_1.
     """
     *rows, blocks, count = dims(data)
     panels, weight_blocks, words_of_weight, lanes = (constant(d, "a dimension of weights") for d in dims(weight))
@@ -143,10 +144,11 @@ def dense_of_blocks(
                 product = call("dot4_u8i8", part, data[(*at, b.var, k * len(parts) + position)])
                 total = product if total is None else total + product
         assert total is not None
-        less: Expr = shift[(*at, b.var)]
-        less = less if offset is None else less * offset[(*place, column % lanes)]
-        scaled = total.astype("float32") * scale[(*at, b.var)] - less
-        return te.sum(scaled * weight_scale[(*place, column % lanes)], axis=b)
+        scaled = total.astype("float32") * scale[(*at, b.var)]
+        own_scale, more = weight_scale[(*place, column % lanes)], shift[(*at, b.var)]
+        if minimum is None:
+            return te.sum((scaled + more) * own_scale, axis=b)
+        return te.sum(scaled * own_scale + more * minimum[(*place, column % lanes)], axis=b)
 
     attrs = {"op": "qnn.contrib_dense_of_blocks"}
     return te.compute((*rows, units or panels * lanes), element, name="dense", attrs=attrs)

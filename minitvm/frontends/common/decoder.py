@@ -1,0 +1,274 @@
+"""Build decoders in the shape of Llama from their sizes and weights: Llama, Mistral, SmolLM, Qwen 2 and 3, Gemma.
+
+    x = embedding[tokens]
+    for each layer:
+        y = rms_norm(x)
+        q, k, v = y Wq, y Wk, y Wv             split into heads; q and k are rotated by the positions (Su et al. 2021)
+        cache of keys, cache of values = with k and v written at the positions
+        x = x + attention(q, caches) Wo        several heads of queries share a head of keys (Ainslie et al. 2023)
+        y = rms_norm(x)
+        x = x + (activation(y Wgate) * (y Wup)) Wdown
+    logits = rms_norm(x) Woutput
+
+The caches are states of the graph. Weights are found by the names that GGUF gives them: "blk.0.attn_q.weight".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import ModelError
+from ...graph.nodes import Dim, Graph
+from .block_weights import BlockWeights, product_in_bytes
+from .conversion import Conversion
+from .heads import heads_of, joined_heads, turned
+from .operand import Operand
+from .operand_builder import OperandBuilder
+
+Weight = BlockWeights | np.ndarray  # [columns, depth]; an array holds floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderConfig:
+    """The sizes and the options of a decoder.
+
+    The first `rotated` features of a head are rotated in pairs: neighbours if `interleaved`, or else feature k with
+    feature k + rotated / 2. Pair k at position p turns by p * rope_scale * rope_base^(-2k / rotated) / rope_factors[k].
+    `activation` is an operator of one input. Embeddings are multiplied by `embedding_scale`.
+    """
+
+    depth: int
+    width: int
+    heads: int
+    key_heads: int
+    head_width: int
+    hidden: int
+    vocabulary: int
+    context: int
+    epsilon: float = 1e-5
+    rotated: int = 0
+    interleaved: bool = False
+    rope_base: float = 10000.0
+    rope_scale: float = 1.0
+    rope_factors: np.ndarray | None = None
+    activation: str = "nn.silu"
+    embedding_scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderOptions:
+    """What one program of a decoder computes.
+
+    It reads `tokens` int32 [batch, length] and `positions` int32 [batch], the place of each row's first token. With
+    `bytes`, products with weights in blocks round their data to bytes; otherwise these weights become floats. The
+    logits are float32 [batch, vocabulary], those after the last token; with `all_logits`, those after every token,
+    [batch, length, vocabulary]. `source` is the place of the model, for errors.
+    """
+
+    batch: Dim = 1
+    length: Dim = 1
+    source: str = "the model"
+    bytes: bool = True
+    all_logits: bool = False
+
+
+def decoder(
+    name: str,
+    config: DecoderConfig,
+    weight: Callable[[str], Weight | None],
+    options: DecoderOptions,
+) -> Graph:
+    """Return the graph of a decoder. `weight(name)` returns None for a weight that the model does not have."""
+    return _Decoder(name, config, weight, options).graph()
+
+
+class _Decoder(Conversion):
+    """A decoder in the making. `piece` is the name of the weight that is being used."""
+
+    def __init__(
+        self, name: str, config: DecoderConfig, weight: Callable[[str], Weight | None], options: DecoderOptions
+    ) -> None:
+        super().__init__(OperandBuilder(name))
+        self.config, self.options, self.weight = config, options, weight
+        self.piece = "tokens"
+        self.states: list[tuple[str, Operand, Operand]] = []
+
+    @property
+    def where(self) -> str:
+        return self.piece
+
+    @property
+    def name_hint(self) -> str:
+        return self.piece.removesuffix(".weight").replace(".", "_")
+
+    def graph(self) -> Graph:
+        config, options = self.config, self.options
+        tokens = self.builder.input("tokens", (options.batch, options.length), "int32")
+        positions = self.builder.input("positions", (options.batch,), "int32")
+        x = self.embedded(tokens)
+        tables = self.rotations(positions)
+        for layer in range(config.depth):
+            y = self.normalized(x, f"blk.{layer}.attn_norm")
+            x = self.op("add", x, self.attention(y, layer, positions, tables))
+            y = self.normalized(x, f"blk.{layer}.ffn_norm")
+            x = self.op("add", x, self.feed_forward(y, layer))
+        if not options.all_logits:
+            x = self.of_last_token(x)
+        x = self.normalized(x, "output_norm")
+        tied = self.weight("output.weight") is None
+        logits = self.product(x, "token_embd" if tied else "output", config.vocabulary, config.width)
+        if not options.all_logits:
+            logits = self.reshape(logits, (options.batch, config.vocabulary))
+        return self.builder.build([("logits", logits)], [(old, new) for _, old, new in self.states])
+
+    # --- parts ---
+
+    def embedded(self, tokens: Operand) -> Operand:
+        """Return the rows of the embedding for the tokens, in float32."""
+        config = self.config
+        self.piece = "token_embd.weight"
+        table = self.required(self.piece, (config.vocabulary, config.width))
+        x = self.rows_of_blocks(table, tokens) if isinstance(table, BlockWeights) else self.rows(table, tokens)
+        x = self.reshape(x, (*tokens.shape, config.width))
+        return x if config.embedding_scale == 1 else self.op("multiply", x, config.embedding_scale)
+
+    def rows(self, table: np.ndarray, tokens: Operand) -> Operand:
+        return self.cast(self.op("take", Operand.known(table), tokens, axis=0), "float32")
+
+    def rows_of_blocks(self, table: BlockWeights, tokens: Operand) -> Operand:
+        """Return the rows of a table of blocks: only those of the tokens become floats. Nibbles stay packed."""
+        stored = table.stored
+        if table.bits == 4:
+            half = stored.shape[2] // 2
+            packed = self.op("take", Operand.known(stored[..., :half] | stored[..., half:] << 4), tokens, axis=0)
+            low = self.op("bitwise_and", packed, np.array(15, np.uint8))
+            high = self.op("right_shift", packed, np.array(4, np.uint8))
+            numbers = self.op("concatenate", low, high, axis=3)
+        else:
+            numbers = self.op("take", Operand.known(stored), tokens, axis=0)
+        numbers = self.cast(numbers, "float32")
+        scale = self.op("take", Operand.known(table.scale[..., None]), tokens, axis=0)
+        if table.minimum is not None:
+            minimum = self.op("take", Operand.known(table.minimum[..., None]), tokens, axis=0)
+            return self.op("add", self.op("multiply", numbers, scale), minimum)
+        return self.op("multiply", self.op("subtract", numbers, float(table.offset)), scale)
+
+    def of_last_token(self, x: Operand) -> Operand:
+        """Return the row of the last token, [batch, 1, width]."""
+        length = self.options.length
+        if isinstance(length, int) and length == 1:
+            return x
+        return self.part(x, 1, length - 1, length)
+
+    def normalized(self, x: Operand, name: str, width: int = 0) -> Operand:
+        """Return x divided by the root of the mean of its squares along the last axis, times a weight."""
+        self.piece = f"{name}.weight"
+        weight = self.required(self.piece, (width or self.config.width,))
+        assert isinstance(weight, np.ndarray)
+        gains = np.ascontiguousarray(weight, np.float32)
+        result: Operand = self.op("nn.rms_norm", x, gains, axis=(-1,), epsilon=self.config.epsilon)
+        return result
+
+    def product(self, x: Operand, name: str, columns: int, depth: int, order: np.ndarray | None = None) -> Operand:
+        """Return x times a matrix, plus a bias if the model has one. Column k of the result is `order[k]` of these."""
+        self.piece = f"{name}.weight"
+        weight = self.required(self.piece, (columns, depth))
+        if order is not None:
+            weight = weight.rows(order) if isinstance(weight, BlockWeights) else weight[order]
+        if isinstance(weight, BlockWeights):
+            if self.options.bytes and weight.fits_bytes:
+                result = product_in_bytes(self, x, weight)
+            else:
+                result = self.op("nn.dense", x, weight.floats())
+        else:
+            result = self.op("nn.dense", x, np.ascontiguousarray(weight, np.float32))
+        bias = self.weight(f"{name}.bias")
+        if bias is None:
+            return result
+        self.piece = f"{name}.bias"
+        shift = np.asarray(self.required(self.piece, (columns,)), np.float32)
+        return self.op("add", result, np.ascontiguousarray(shift if order is None else shift[order]))
+
+    def attention(self, y: Operand, layer: int, positions: Operand, tables: tuple[Operand, Operand]) -> Operand:
+        """Return attention of the new tokens to the caches, into which their keys and values are written."""
+        config, batch = self.config, self.options.batch
+        parts = []
+        for letter, heads in (("q", config.heads), ("k", config.key_heads), ("v", config.key_heads)):
+            name = f"blk.{layer}.attn_{letter}"
+            order = self.halves_first(heads) if letter != "v" and config.interleaved else None
+            rows = heads_of(self, self.product(y, name, heads * config.head_width, config.width, order), heads)
+            if letter != "v":
+                if self.weight(f"{name}_norm.weight") is not None:
+                    rows = self.normalized(rows, f"{name}_norm", config.head_width)
+                rows = turned(self, rows, config.rotated, *tables, interleaved=False)
+            parts.append(rows)
+        query, *new = parts
+        caches = []
+        for kind, rows in zip(("key", "value"), new, strict=True):
+            name = f"cache_{layer}_{kind}"
+            shape = (batch, config.key_heads, config.context, config.head_width)
+            past = self.builder.input(name, shape, "float32")
+            self.piece = name
+            caches.append(self.op("nn.cache_update", past, rows, positions, axis=2))
+            self.states.append((name, past, caches[-1]))
+        self.piece = f"blk.{layer}.attention"
+        scale = 1 / math.sqrt(config.head_width)
+        mixed = self.op("nn.cached_attention", query, *caches, positions, scale=scale)
+        joined = joined_heads(self, mixed)
+        return self.product(joined, f"blk.{layer}.attn_output", config.width, config.heads * config.head_width)
+
+    def halves_first(self, heads: int) -> np.ndarray:
+        """Return the order of columns in which the pairs of a head are in its two halves, and not neighbours.
+
+        Legal: queries and keys change their order in the same way, and only their products are used.
+        """
+        config = self.config
+        pairs = np.arange(config.rotated).reshape(-1, 2).T.reshape(-1)
+        head = np.concatenate([pairs, np.arange(config.rotated, config.head_width)])
+        return (np.arange(heads)[:, None] * config.head_width + head).reshape(-1)
+
+    def feed_forward(self, y: Operand, layer: int) -> Operand:
+        config = self.config
+        gate = self.product(y, f"blk.{layer}.ffn_gate", config.hidden, config.width)
+        gate = self.activated(gate)
+        gate = self.op("multiply", gate, self.product(y, f"blk.{layer}.ffn_up", config.hidden, config.width))
+        return self.product(gate, f"blk.{layer}.ffn_down", config.width, config.hidden)
+
+    def activated(self, x: Operand) -> Operand:
+        if self.config.activation == "nn.gelu":
+            return self.op("nn.gelu", x, approximate="tanh")
+        return self.op(self.config.activation, x)
+
+    def rotations(self, positions: Operand) -> tuple[Operand, Operand]:
+        """Return cosines and sines [batch, 1, length, rotated / 2] of the angles of the new tokens."""
+        config, length = self.config, self.options.length
+        self.piece = "rotations"
+        steps = config.rope_scale * config.rope_base ** -(np.arange(0, config.rotated, 2) / config.rotated)
+        if config.rope_factors is not None:
+            steps = steps / config.rope_factors
+        angles = np.arange(config.context)[:, None] * steps
+        places = self.op("expand_dims", positions, axis=1)
+        if not isinstance(length, int) or length != 1:
+            line = self.op("arange", start=0, stop=length, step=1, dtype="int32")
+            places = self.op("add", places, self.op("expand_dims", line, axis=0))
+        tables = (Operand.known(f(angles).astype(np.float32)) for f in (np.cos, np.sin))
+        cosine, sine = (self.op("expand_dims", self.op("take", t, places, axis=0), axis=1) for t in tables)
+        return cosine, sine
+
+    # --- weights ---
+
+    def required(self, name: str, shape: Sequence[int]) -> Weight:
+        """Return a weight. Raises `ModelError` if the model does not have it, or has it in another shape."""
+        weight = self.weight(name)
+        if weight is None:
+            raise ModelError(f"{self.options.source}: there is no weight {name!r}, which the architecture needs")
+        actual = (weight.columns, weight.depth) if isinstance(weight, BlockWeights) else weight.shape
+        if tuple(actual) != tuple(shape):
+            raise ModelError(
+                f"{self.options.source}: the weight {name!r} has the shape {list(actual)}, wanted {list(shape)}"
+            )
+        return weight

@@ -1,0 +1,52 @@
+"""Language models in GGUF files, the format of llama.cpp.
+
+    graph = minitvm.frontends.from_gguf("model.gguf")
+    module = minitvm.build("model.gguf", shapes={"tokens": (1, 1)}, max_length=2048)
+    logits = module(tokens=[[1]], positions=[0])             # arrays of int32
+
+Weights stay in the integers of a few bits in which they are stored. The caches of keys and values are states of the
+module: each run writes those of its tokens, at the positions that it is given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...graph.nodes import Graph
+from ...importing import Frontend
+
+__all__ = ["FRONTEND", "from_gguf"]
+
+
+def from_gguf(
+    path: str | os.PathLike[str],
+    *,
+    shapes: Mapping[str, Sequence[Any]] | None = None,
+    max_length: int | None = None,
+    bytes: bool = True,
+    all_logits: bool = False,
+) -> Graph:
+    """Return the graph of the model in a GGUF file (llama, mistral, qwen2, qwen3, gemma).
+
+    The inputs are `tokens` int32 [batch, length], and `positions` int32 [batch], the place of each row's first token in
+    its text. The output is float32 [batch, vocabulary], the logits after the last token; with `all_logits`, those
+    after each token, [batch, length, vocabulary]. The states `cache_0_key`, `cache_0_value`, ... are float32 [batch,
+    heads of keys, context, width of a head].
+
+    `shapes={"tokens": (batch, length)}` sets the sizes; by default, the batch is 1 and the length is open. `max_length`
+    is the context for which the caches have memory; by default, it is the model's own. Weights of 4 or 8 bits are
+    multiplied in integers, for which the data are rounded to bytes, as in llama.cpp. With `bytes=False`, these weights
+    become floats.
+
+    Raises `ModelError` if the file is missing or damaged, and `UnsupportedOperator` for another architecture or format
+    of numbers.
+    """
+    from .file import read_file
+    from .importer import import_file
+
+    return import_file(read_file(path), shapes or {}, max_length, bytes=bytes, all_logits=all_logits)
+
+
+FRONTEND = Frontend("a GGUF model", "GgufFile", ".gguf", from_gguf, frozenset({"shapes", "max_length"}))
