@@ -117,6 +117,17 @@ class GraphModule(TvmMethods):
         """Fill all states with zeros, as before the first run."""
         self.state.reset()
 
+    def share_states(self, other: GraphModule) -> None:
+        """Use the states of another module from now on: what a run of one leaves, a run of the other reads.
+
+        So a program for many tokens and a program for one can have the same caches, without copies. Raises `InputError`
+        unless both have states of the same names and types, and `Unsupported` on a GPU.
+        """
+        with self._lock, other._lock:
+            self._program.use_states(self.state.shared(other.state))
+            self._known.clear()
+            self._lock = other._lock
+
     def export(
         self, path: str | os.PathLike[str], *, key: Key | None = None, architectures: Sequence[str] = ()
     ) -> None:

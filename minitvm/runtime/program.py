@@ -72,6 +72,15 @@ class Program:
             self._engine_calls[number] = EngineCall(self.executable, step, self.threads)
         return self._engine_calls[number]
 
+    def use_states(self, memory: Sequence[Any]) -> None:
+        """Use the memory of another program's states, in the order of this one's. Raises `Unsupported` if the back end
+        has memory of another kind.
+        """
+        if not all(isinstance(array, np.ndarray) for array in (*memory, *self.states)):
+            raise Unsupported(f"the back end {self.executable.target} shares no states: they are not in this memory")
+        self.states = list(memory)
+        self._bound.clear()
+
     def holds(self, bound: BoundSteps) -> bool:
         """Return whether `bound`, a result of `bind`, may still run, which requires that its memory is still in
         place.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, Unsupported, nearest
+from ..errors import InputError, Unsupported, nearest, report
 from ..executable import Bound, Executable, State, TensorSpec, evaluate
 from ..executable.alignment import aligned_empty
 from ..executable.evaluation import Number
@@ -89,6 +89,24 @@ class States(Mapping[str, Array]):
             for memory in self._memory.values():
                 memory.fill(0)
 
+    def shared(self, other: States) -> list[Any]:
+        """Return the memory of another module's states, in the order of these. From now on, this object has it too.
+
+        Raises `InputError` unless both have the same names and types.
+        """
+        specs, theirs = ({s.name: (s.dtype, tuple(s.shape)) for s in x._specs.values()} for x in (self, other))
+        if specs != theirs:
+            name = next(name for name in (*specs, *theirs) if specs.get(name) != theirs.get(name))
+            raise InputError(
+                report(
+                    f"{self._what} and {other._what} have different states, so they cannot share them",
+                    wanted=f"{name}: {_text(specs, name)}",
+                    found=f"{name}: {_text(theirs, name)}",
+                )
+            )
+        self._memory, self._lock = {name: other._memory[name] for name in specs}, other._lock
+        return list(self._memory.values())
+
     def _require(self, name: str) -> None:
         if name not in self._specs:
             raise InputError(
@@ -101,6 +119,13 @@ class States(Mapping[str, Array]):
         given = checked_array(self._what, spec, array)
         check_fixed_dims(self._what, spec, given.shape)
         return given
+
+
+def _text(specs: Mapping[str, tuple[Any, tuple[Any, ...]]], name: str) -> str:
+    if name not in specs:
+        return "no such state"
+    dtype, shape = specs[name]
+    return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
 def check_bounds(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...executable.alignment import aligned
 from .conversion import Conversion
 from .operand import Operand
 
@@ -63,13 +64,42 @@ class BlockWeights:
         return np.ascontiguousarray(numbers.reshape(self.columns, self.depth))
 
 
-def product_in_bytes(n: Conversion, x: Operand, weights: BlockWeights) -> Operand:
+@dataclass(frozen=True, slots=True)
+class PackedWeights:
+    """`BlockWeights` in the layout of the kernel, for 16 columns at a time; programs share these arrays.
+
+    `arrays` has the words int32 [columns / 16, blocks, words, 16], the scales float32 [columns / 16, blocks, 16], and
+    the minima in the same shape. Without minima, every integer has the same `offset`.
+    """
+
+    bits: int
+    columns: int
+    block: int
+    offset: float
+    arrays: tuple[np.ndarray, ...]
+
+    @staticmethod
+    def of(weights: BlockWeights) -> PackedWeights:
+        arrays = [_words(weights.stored, weights.bits), _panels(weights.scale)]
+        offset = 0.0
+        if weights.minimum is not None:
+            arrays.append(_panels(weights.minimum))
+        elif isinstance(weights.offset, np.ndarray):
+            arrays.append(_panels(-weights.offset * weights.scale))
+        else:
+            offset = weights.offset
+        return PackedWeights(
+            weights.bits, weights.columns, weights.stored.shape[2], offset, tuple(map(aligned, arrays))
+        )
+
+
+def product_in_bytes(n: Conversion, x: Operand, weights: PackedWeights) -> Operand:
     """Return x [.., depth] times the transposed weights, as float32 [.., columns].
 
     The only rounding beside that of float32 is that of x to 255 steps in each block.
     """
-    columns, blocks, block = weights.stored.shape
-    split = n.reshape(x, (*x.shape[:-1], blocks, block))
+    blocks = weights.arrays[0].shape[1]
+    split = n.reshape(x, (*x.shape[:-1], blocks, weights.block))
     largest = n.op("max", n.op("abs", split), axis=(-1,), keepdims=True)
     step = n.op("divide", largest, 127.0)
     step = n.op("where", n.op("equal", step, 0.0), np.array(1, "float32"), step)
@@ -77,15 +107,12 @@ def product_in_bytes(n: Conversion, x: Operand, weights: BlockWeights) -> Operan
     total = n.cast(n.op("sum", n.cast(rounded, "int32"), axis=(-1,)), "float32")
     step = n.op("squeeze", step, axis=(-1,))
     shift = n.op("multiply", total, step)
-    arrays = [_words(weights.stored, weights.bits), _panels(weights.scale)]
-    if weights.minimum is not None:
-        arrays.append(_panels(weights.minimum))
-    elif isinstance(weights.offset, np.ndarray):
-        arrays.append(_panels(-weights.offset * weights.scale))
-    else:
+    if len(weights.arrays) == 2:
         shift = n.op("multiply", shift, -weights.offset)
-    words = n.op("layout.words", rounded)
-    result: Operand = n.op("qnn.contrib_dense_of_blocks", words, step, shift, *arrays, bits=weights.bits, units=columns)
+    result: Operand = n.op(
+        "qnn.contrib_dense_of_blocks", n.op("layout.words", rounded), step, shift, *weights.arrays, bits=weights.bits,
+        units=weights.columns,
+    )  # fmt: skip
     return result
 
 

@@ -16,20 +16,49 @@ The caches are states of the graph. Weights are found by the names that GGUF giv
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...errors import ModelError
 from ...graph.nodes import Dim, Graph
-from .block_weights import BlockWeights, product_in_bytes
+from .block_weights import BlockWeights, PackedWeights, product_in_bytes
 from .conversion import Conversion
 from .heads import heads_of, joined_heads, turned
 from .operand import Operand
 from .operand_builder import OperandBuilder
 
 Weight = BlockWeights | np.ndarray  # [columns, depth]; an array holds floats
+
+
+class DecoderWeights:
+    """The weights of a model, by the names that GGUF gives them.
+
+    `read(name)` returns a weight, or None if the model has no such weight. Programs that are built from one object
+    share the arrays of their constants.
+    """
+
+    def __init__(self, source: str, names: Collection[str], read: Callable[[str], Weight]) -> None:
+        self.source, self.names, self._read = source, names, read
+        self._shared: dict[str, Any] = {}
+
+    def get(self, name: str, shape: Sequence[int]) -> Weight:
+        """Return a weight. Raises `ModelError` if the model does not have it, or has it in another shape."""
+        if name not in self.names:
+            raise ModelError(f"{self.source}: there is no weight {name!r}, which the architecture needs")
+        weight = self._read(name)
+        actual = (weight.columns, weight.depth) if isinstance(weight, BlockWeights) else weight.shape
+        if tuple(actual) != tuple(shape):
+            raise ModelError(f"{self.source}: the weight {name!r} has the shape {list(actual)}, wanted {list(shape)}")
+        return weight
+
+    def shared(self, key: str, make: Callable[[], Any]) -> Any:
+        """Return the object for a key, which `make()` returns the first time."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        return self._shared[key]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,34 +95,26 @@ class DecoderOptions:
     It reads `tokens` int32 [batch, length] and `positions` int32 [batch], the place of each row's first token. With
     `bytes`, products with weights in blocks round their data to bytes; otherwise these weights become floats. The
     logits are float32 [batch, vocabulary], those after the last token; with `all_logits`, those after every token,
-    [batch, length, vocabulary]. `source` is the place of the model, for errors.
+    [batch, length, vocabulary].
     """
 
     batch: Dim = 1
     length: Dim = 1
-    source: str = "the model"
     bytes: bool = True
     all_logits: bool = False
 
 
-def decoder(
-    name: str,
-    config: DecoderConfig,
-    weight: Callable[[str], Weight | None],
-    options: DecoderOptions,
-) -> Graph:
-    """Return the graph of a decoder. `weight(name)` returns None for a weight that the model does not have."""
-    return _Decoder(name, config, weight, options).graph()
+def decoder(name: str, config: DecoderConfig, weights: DecoderWeights, options: DecoderOptions) -> Graph:
+    """Return the graph of a decoder."""
+    return _Decoder(name, config, weights, options).graph()
 
 
 class _Decoder(Conversion):
     """A decoder in the making. `piece` is the name of the weight that is being used."""
 
-    def __init__(
-        self, name: str, config: DecoderConfig, weight: Callable[[str], Weight | None], options: DecoderOptions
-    ) -> None:
+    def __init__(self, name: str, config: DecoderConfig, weights: DecoderWeights, options: DecoderOptions) -> None:
         super().__init__(OperandBuilder(name))
-        self.config, self.options, self.weight = config, options, weight
+        self.config, self.options, self.weights = config, options, weights
         self.piece = "tokens"
         self.states: list[tuple[str, Operand, Operand]] = []
 
@@ -119,7 +140,7 @@ class _Decoder(Conversion):
         if not options.all_logits:
             x = self.of_last_token(x)
         x = self.normalized(x, "output_norm")
-        tied = self.weight("output.weight") is None
+        tied = "output.weight" not in self.weights.names
         logits = self.product(x, "token_embd" if tied else "output", config.vocabulary, config.width)
         if not options.all_logits:
             logits = self.reshape(logits, (options.batch, config.vocabulary))
@@ -131,7 +152,9 @@ class _Decoder(Conversion):
         """Return the rows of the embedding for the tokens, in float32."""
         config = self.config
         self.piece = "token_embd.weight"
-        table = self.required(self.piece, (config.vocabulary, config.width))
+        table = self.weights.shared(
+            "embedding", lambda: self.weights.get(self.piece, (config.vocabulary, config.width))
+        )
         x = self.rows_of_blocks(table, tokens) if isinstance(table, BlockWeights) else self.rows(table, tokens)
         x = self.reshape(x, (*tokens.shape, config.width))
         return x if config.embedding_scale == 1 else self.op("multiply", x, config.embedding_scale)
@@ -167,7 +190,7 @@ class _Decoder(Conversion):
     def normalized(self, x: Operand, name: str, width: int = 0) -> Operand:
         """Return x divided by the root of the mean of its squares along the last axis, times a weight."""
         self.piece = f"{name}.weight"
-        weight = self.required(self.piece, (width or self.config.width,))
+        weight = self.weights.get(self.piece, (width or self.config.width,))
         assert isinstance(weight, np.ndarray)
         gains = np.ascontiguousarray(weight, np.float32)
         result: Operand = self.op("nn.rms_norm", x, gains, axis=(-1,), epsilon=self.config.epsilon)
@@ -176,22 +199,25 @@ class _Decoder(Conversion):
     def product(self, x: Operand, name: str, columns: int, depth: int, order: np.ndarray | None = None) -> Operand:
         """Return x times a matrix, plus a bias if the model has one. Column k of the result is `order[k]` of these."""
         self.piece = f"{name}.weight"
-        weight = self.required(self.piece, (columns, depth))
+        weight = self.weights.shared(name, lambda: self.matrix((columns, depth), order))
+        if isinstance(weight, PackedWeights):
+            result = product_in_bytes(self, x, weight)
+        else:
+            result = self.op("nn.dense", x, weight)
+        self.piece = f"{name}.bias"
+        if self.piece not in self.weights.names:
+            return result
+        shift = np.asarray(self.weights.get(self.piece, (columns,)), np.float32)
+        return self.op("add", result, np.ascontiguousarray(shift if order is None else shift[order]))
+
+    def matrix(self, shape: tuple[int, int], order: np.ndarray | None) -> PackedWeights | np.ndarray:
+        """Return the matrix `piece`, packed if its product is computed in bytes, or else as float32."""
+        weight = self.weights.get(self.piece, shape)
         if order is not None:
             weight = weight.rows(order) if isinstance(weight, BlockWeights) else weight[order]
-        if isinstance(weight, BlockWeights):
-            if self.options.bytes and weight.fits_bytes:
-                result = product_in_bytes(self, x, weight)
-            else:
-                result = self.op("nn.dense", x, weight.floats())
-        else:
-            result = self.op("nn.dense", x, np.ascontiguousarray(weight, np.float32))
-        bias = self.weight(f"{name}.bias")
-        if bias is None:
-            return result
-        self.piece = f"{name}.bias"
-        shift = np.asarray(self.required(self.piece, (columns,)), np.float32)
-        return self.op("add", result, np.ascontiguousarray(shift if order is None else shift[order]))
+        if isinstance(weight, np.ndarray):
+            return np.ascontiguousarray(weight, np.float32)
+        return PackedWeights.of(weight) if self.options.bytes and weight.fits_bytes else weight.floats()
 
     def attention(self, y: Operand, layer: int, positions: Operand, tables: tuple[Operand, Operand]) -> Operand:
         """Return attention of the new tokens to the caches, into which their keys and values are written."""
@@ -202,7 +228,7 @@ class _Decoder(Conversion):
             order = self.halves_first(heads) if letter != "v" and config.interleaved else None
             rows = heads_of(self, self.product(y, name, heads * config.head_width, config.width, order), heads)
             if letter != "v":
-                if self.weight(f"{name}_norm.weight") is not None:
+                if f"{name}_norm.weight" in self.weights.names:
                     rows = self.normalized(rows, f"{name}_norm", config.head_width)
                 rows = turned(self, rows, config.rotated, *tables, interleaved=False)
             parts.append(rows)
@@ -258,17 +284,3 @@ class _Decoder(Conversion):
         tables = (Operand.known(f(angles).astype(np.float32)) for f in (np.cos, np.sin))
         cosine, sine = (self.op("expand_dims", self.op("take", t, places, axis=0), axis=1) for t in tables)
         return cosine, sine
-
-    # --- weights ---
-
-    def required(self, name: str, shape: Sequence[int]) -> Weight:
-        """Return a weight. Raises `ModelError` if the model does not have it, or has it in another shape."""
-        weight = self.weight(name)
-        if weight is None:
-            raise ModelError(f"{self.options.source}: there is no weight {name!r}, which the architecture needs")
-        actual = (weight.columns, weight.depth) if isinstance(weight, BlockWeights) else weight.shape
-        if tuple(actual) != tuple(shape):
-            raise ModelError(
-                f"{self.options.source}: the weight {name!r} has the shape {list(actual)}, wanted {list(shape)}"
-            )
-        return weight

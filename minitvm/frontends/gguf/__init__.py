@@ -16,12 +16,13 @@ from typing import Any
 
 from ...graph.nodes import Graph
 from ...importing import Frontend
+from .file import GgufFile, read_file
 
-__all__ = ["FRONTEND", "from_gguf"]
+__all__ = ["FRONTEND", "GgufFile", "from_gguf", "read_file"]
 
 
 def from_gguf(
-    path: str | os.PathLike[str],
+    model: str | os.PathLike[str] | GgufFile,
     *,
     shapes: Mapping[str, Sequence[Any]] | None = None,
     max_length: int | None = None,
@@ -29,6 +30,8 @@ def from_gguf(
     all_logits: bool = False,
 ) -> Graph:
     """Return the graph of the model in a GGUF file (llama, mistral, qwen2, qwen3, gemma).
+
+    `model` is the path of a file, or what `read_file` returned; graphs of one such object share their weights.
 
     The inputs are `tokens` int32 [batch, length], and `positions` int32 [batch], the place of each row's first token in
     its text. The output is float32 [batch, vocabulary], the logits after the last token; with `all_logits`, those
@@ -43,10 +46,10 @@ def from_gguf(
     Raises `ModelError` if the file is missing or damaged, and `UnsupportedOperator` for another architecture or format
     of numbers.
     """
-    from .file import read_file
     from .importer import import_file
 
-    return import_file(read_file(path), shapes or {}, max_length, bytes=bytes, all_logits=all_logits)
+    file = model if isinstance(model, GgufFile) else read_file(model)
+    return import_file(file, shapes or {}, max_length, bytes=bytes, all_logits=all_logits)
 
 
 FRONTEND = Frontend("a GGUF model", "GgufFile", ".gguf", from_gguf, frozenset({"shapes", "max_length"}))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -41,11 +41,15 @@ class StoredTensor:
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """The metadata and the tensors of a file, by name."""
+    """The metadata and the tensors of a file, by name.
+
+    `weights` holds the constants that graphs of this file share.
+    """
 
     path: Path
     metadata: dict[str, Any]
     tensors: dict[str, StoredTensor]
+    weights: dict[str, Any] = field(default_factory=dict)
 
 
 def read_file(path: str | os.PathLike[str]) -> GgufFile:

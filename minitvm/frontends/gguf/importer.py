@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from ...errors import InputError, ModelError
 from ...expr import DType, Expr, SizeVar
 from ...graph.nodes import Dim, Graph
 from ..common.block_weights import BlockWeights
-from ..common.decoder import DecoderOptions, Weight, decoder
+from ..common.decoder import DecoderOptions, DecoderWeights, Weight, decoder
 from .config import config_of
 from .file import GgufFile, StoredTensor
 
@@ -22,18 +22,13 @@ def import_file(
     """Return the graph of a file; see `from_gguf`."""
     config = config_of(file, max_length)
     batch, length = _sizes(shapes)
-    options = DecoderOptions(batch=batch, length=length, source=str(file.path), bytes=bytes, all_logits=all_logits)
-    return decoder(_name(file), config, weights_of(file), options)
-
-
-def weights_of(file: GgufFile) -> Callable[[str], Weight | None]:
-    """Return a function from names to weights, which reads each weight of the file when it is asked for."""
-
-    def weight(name: str) -> Weight | None:
-        tensor = file.tensors.get(name)
-        return None if tensor is None else _weight(file, tensor)
-
-    return weight
+    options = DecoderOptions(batch=batch, length=length, bytes=bytes, all_logits=all_logits)
+    kind = "bytes" if bytes else "floats"
+    if kind not in file.weights:
+        file.weights[kind] = DecoderWeights(
+            str(file.path), file.tensors, lambda name: _weight(file, file.tensors[name])
+        )
+    return decoder(_name(file), config, file.weights[kind], options)
 
 
 def _weight(file: GgufFile, tensor: StoredTensor) -> Weight:

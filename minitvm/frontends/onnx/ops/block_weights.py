@@ -12,7 +12,7 @@ import numpy as np
 
 from ....expr.dtypes import is_floating
 from ....topi.shapes import differ
-from ...common.block_weights import BlockWeights, product_in_bytes
+from ...common.block_weights import BlockWeights, PackedWeights, product_in_bytes
 from ..context import NodeContext
 from ..registry import converter
 
@@ -55,7 +55,7 @@ def matmul_nbits(n: NodeContext) -> Any:
     weights = BlockWeights(bits, stored, scale, offset)
     wide = n.cast(x, "float32")
     if level == _IN_BYTES and depth % block == 0 and weights.fits_bytes:
-        result = product_in_bytes(n, wide, weights)
+        result = product_in_bytes(n, wide, PackedWeights.of(weights))
     else:
         result = n.op("nn.dense", wide, np.ascontiguousarray(weights.floats()[:, :depth]))
     result = result if bias is None else n.onto("add", result, n.cast(bias, "float32"))
