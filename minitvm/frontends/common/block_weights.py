@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...executable.alignment import aligned
+from ...executable.alignment import frozen
 from .conversion import Conversion
 from .operand import Operand
 
@@ -88,9 +88,7 @@ class PackedWeights:
             arrays.append(_panels(-weights.offset * weights.scale))
         else:
             offset = weights.offset
-        return PackedWeights(
-            weights.bits, weights.columns, weights.stored.shape[2], offset, tuple(map(aligned, arrays))
-        )
+        return PackedWeights(weights.bits, weights.columns, weights.stored.shape[2], offset, tuple(map(frozen, arrays)))
 
 
 def product_in_bytes(n: Conversion, x: Operand, weights: PackedWeights) -> Operand:

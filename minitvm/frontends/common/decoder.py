@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ModelError
+from ...executable.alignment import frozen
 from ...graph.nodes import Dim, Graph
 from .block_weights import BlockWeights, PackedWeights, product_in_bytes
 from .conversion import Conversion
@@ -152,32 +153,42 @@ class _Decoder(Conversion):
         """Return the rows of the embedding for the tokens, in float32."""
         config = self.config
         self.piece = "token_embd.weight"
-        table = self.weights.shared(
-            "embedding", lambda: self.weights.get(self.piece, (config.vocabulary, config.width))
-        )
-        x = self.rows_of_blocks(table, tokens) if isinstance(table, BlockWeights) else self.rows(table, tokens)
+        table = self.weights.shared("embedding", self.embedding)
+        x = self.rows(table, tokens) if isinstance(table, np.ndarray) else self.rows_of_blocks(table, tokens)
         x = self.reshape(x, (*tokens.shape, config.width))
         return x if config.embedding_scale == 1 else self.op("multiply", x, config.embedding_scale)
+
+    def embedding(self) -> Weight:
+        """Return the table with a row for each token.
+
+        With 4 bits, a byte holds two integers: its low nibble is from the first half of a block.
+        """
+        table = self.weights.get(self.piece, (self.config.vocabulary, self.config.width))
+        if isinstance(table, np.ndarray):
+            return frozen(table)
+        stored = table.stored
+        if table.bits == 4:
+            first, second = np.split(stored, 2, axis=2)
+            stored = first | second << 4
+        scale, minimum = (None if part is None else frozen(part[..., None]) for part in (table.scale, table.minimum))
+        assert scale is not None
+        return BlockWeights(table.bits, frozen(stored), scale, table.offset, minimum)
 
     def rows(self, table: np.ndarray, tokens: Operand) -> Operand:
         return self.cast(self.op("take", Operand.known(table), tokens, axis=0), "float32")
 
     def rows_of_blocks(self, table: BlockWeights, tokens: Operand) -> Operand:
-        """Return the rows of a table of blocks: only those of the tokens become floats. Nibbles stay packed."""
-        stored = table.stored
+        """Return the rows of a table of blocks. Only these rows become floats."""
         if table.bits == 4:
-            half = stored.shape[2] // 2
-            packed = self.op("take", Operand.known(stored[..., :half] | stored[..., half:] << 4), tokens, axis=0)
-            low = self.op("bitwise_and", packed, np.array(15, np.uint8))
-            high = self.op("right_shift", packed, np.array(4, np.uint8))
-            numbers = self.op("concatenate", low, high, axis=3)
+            packed = self.op("take", Operand.known(table.stored), tokens, axis=0)
+            first = self.op("bitwise_and", packed, np.array(15, np.uint8))
+            second = self.op("right_shift", packed, np.array(4, np.uint8))
+            numbers = self.cast(self.op("concatenate", first, second, axis=3), "float32")
         else:
-            numbers = self.op("take", Operand.known(stored), tokens, axis=0)
-        numbers = self.cast(numbers, "float32")
-        scale = self.op("take", Operand.known(table.scale[..., None]), tokens, axis=0)
+            numbers = self.rows(table.stored, tokens)
+        scale = self.rows(table.scale, tokens)
         if table.minimum is not None:
-            minimum = self.op("take", Operand.known(table.minimum[..., None]), tokens, axis=0)
-            return self.op("add", self.op("multiply", numbers, scale), minimum)
+            return self.op("add", self.op("multiply", numbers, scale), self.rows(table.minimum, tokens))
         return self.op("multiply", self.op("subtract", numbers, float(table.offset)), scale)
 
     def of_last_token(self, x: Operand) -> Operand:
@@ -216,8 +227,8 @@ class _Decoder(Conversion):
         if order is not None:
             weight = weight.rows(order) if isinstance(weight, BlockWeights) else weight[order]
         if isinstance(weight, np.ndarray):
-            return np.ascontiguousarray(weight, np.float32)
-        return PackedWeights.of(weight) if self.options.bytes and weight.fits_bytes else weight.floats()
+            return frozen(np.ascontiguousarray(weight, np.float32))
+        return PackedWeights.of(weight) if self.options.bytes and weight.fits_bytes else frozen(weight.floats())
 
     def attention(self, y: Operand, layer: int, positions: Operand, tables: tuple[Operand, Operand]) -> Operand:
         """Return attention of the new tokens to the caches, into which their keys and values are written."""

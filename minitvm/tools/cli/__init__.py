@@ -34,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     from . import (
         accel,
         book,
+        chat,
         check,
         check_schedules,
         demo,
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         farm,
         accel,
         book,
+        chat,
         demo,
         web,
         models,

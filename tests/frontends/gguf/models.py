@@ -14,11 +14,13 @@ _QUANTISED = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up",
 
 def write_model(
     path: Path, architecture: str = "llama", kind: str = "F32", seed: int = 0, tied: bool = True,
-    metadata: dict[str, Any] | None = None, factors: np.ndarray | None = None, **changed: int,
+    metadata: dict[str, Any] | None = None, factors: np.ndarray | None = None,
+    words: dict[str, Any] | None = None, **changed: int,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Write a model whose matrices have the format `kind`; return its weights as float32, by name.
 
-    `metadata` adds metadata of the architecture, or changes them; None removes one.
+    `metadata` adds metadata of the architecture, or changes them; None removes one. `words` has the metadata of a
+    vocabulary.
     """
     sizes = {**SIZES, **changed}
     width, hidden = sizes["width"], sizes["hidden"]
@@ -32,6 +34,9 @@ def write_model(
         **({"attention.key_length": head, "attention.value_length": head} if head != width // sizes["heads"] else {}),
         **(metadata or {}),
     }  # fmt: skip
+    for key, value in (words or {}).items():
+        kind_of = {str: writer.add_string, int: writer.add_uint32, bool: writer.add_bool, list: writer.add_array}
+        kind_of[type(value)](key, value)
     for key, value in numbers.items():
         if isinstance(value, str):
             writer.add_string(f"{architecture}.{key}", value)

@@ -1,0 +1,10 @@
+"""Run language models: from text to tokens and back, the choice of tokens, and conversations."""
+
+from __future__ import annotations
+
+from .conversation import Conversation
+from .model import LanguageModel
+from .sampling import Sampling
+from .tokenizer import Tokenizer
+
+__all__ = ["Conversation", "LanguageModel", "Sampling", "Tokenizer"]

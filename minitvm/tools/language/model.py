@@ -1,0 +1,102 @@
+"""A language model that is ready to run: a program for prompts, a program for single tokens, and their caches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import build
+from ...errors import InputError, report
+from ...frontends.gguf import from_gguf, read_file
+from .tokenizer import Tokenizer, check_tokens
+
+CONTEXT = 2048  # tokens for which caches have memory by default
+CHUNK = 256  # tokens of a prompt in a run, at most
+_FEW = 2  # tokens that are faster one by one
+
+
+class LanguageModel:
+    """A GGUF model with its vocabulary.
+
+        model = LanguageModel("model.gguf")
+        tokens = model.tokenizer.encode("The capital of France is")
+        for token in model.generate(tokens, Sampling().chooser(), 20): ...
+
+    `context` is the number of tokens for which the caches have memory: the text and the answer together. `tokens` are
+    those whose keys and values the caches hold. A text that begins with them costs only its rest.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, context: int | None = None, threads: int | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> None:  # fmt: skip
+        file = read_file(path)
+        self.name = str(file.metadata.get("general.name", "") or os.path.basename(path))
+        self.template = file.metadata.get("tokenizer.chat_template")
+        self.tokenizer = Tokenizer(file.metadata)
+        trained = file.metadata.get(f"{file.metadata.get('general.architecture')}.context_length", CONTEXT)
+        self.context = min(CONTEXT, trained) if context is None else context
+        options: dict[str, Any] = {"threads": threads, "progress": progress}
+        graphs = [from_gguf(file, shapes={"tokens": (1, length)}, max_length=self.context) for length in (1, "length")]
+        self._one, self._many = (build(graph, **options) for graph in graphs)
+        self._many.share_states(self._one)
+        self.vocabulary = int(self._one.executable.outputs[0].shape[1])
+        self.tokens: list[int] = []
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of the constants, which are read for every token (apart from the embedding's rows)."""
+        return sum(constant.data.nbytes for constant in self._one.executable.constants)
+
+    @property
+    def threads(self) -> int:
+        return self._one.threads
+
+    def logits(self, text: Sequence[int]) -> np.ndarray:
+        """Return the logits after a text, float32 [vocabulary]. The caches hold the text then.
+
+        Raises `InputError` if the text is empty, or longer than the context.
+        """
+        text = list(text)
+        check_tokens(text, self.vocabulary)
+        if not text:
+            raise InputError("a text has at least one token")
+        if len(text) > self.context:
+            raise InputError(
+                report(
+                    "the context is full",
+                    wanted=f"at most {self.context} tokens",
+                    found=f"{len(text)} tokens",
+                    tries=("a larger context", "a shorter text"),
+                )
+            )
+        same = next(
+            (k for k, (a, b) in enumerate(zip(self.tokens, text, strict=False)) if a != b),
+            min(len(self.tokens), len(text)),
+        )
+        at = min(same, len(text) - 1)  # the last token is computed in any case, as its logits are wanted
+        self.tokens = text[:at]
+        while at < len(text):
+            left = len(text) - at
+            program, length = (self._one, 1) if left <= _FEW else (self._many, min(left, CHUNK))
+            rows = program(tokens=np.array([text[at : at + length]], np.int32), positions=np.array([at], np.int32))
+            at += length
+            self.tokens = text[:at]
+        result: np.ndarray = rows[0]
+        return result
+
+    def generate(self, text: Sequence[int], choose: Callable[[np.ndarray], int], count: int) -> Iterator[int]:
+        """Yield up to `count` tokens after a text. The end of the answer is not yielded.
+
+        Raises `InputError` if the context is full before the answer has ended.
+        """
+        tokens = list(text)
+        for _ in range(count):
+            token = choose(self.logits(tokens))
+            if token in self.tokenizer.ends:
+                return
+            tokens.append(token)
+            yield token

@@ -1,0 +1,53 @@
+"""Choose the next token from logits: the best one, or a random one of the likely ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How tokens are drawn.
+
+    Logits are divided by `temperature`; 0 means the most likely token. Of the tokens, the `top_k` most likely ones
+    remain (0: all), and of these the fewest whose probabilities sum to at least `top_p` (Holtzman et al. 2020). The
+    same `seed` draws the same tokens. Raises `InputError` for numbers that have no meaning.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 40
+    top_p: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, number, fits, wanted in (
+            ("temperature", self.temperature, 0 <= self.temperature < float("inf"), "a number from 0"),
+            ("top-k", self.top_k, self.top_k >= 0, "a number from 0"),
+            ("top-p", self.top_p, 0 < self.top_p <= 1, "a number above 0 and at most 1"),
+            ("seed", self.seed, self.seed >= 0, "a number from 0"),
+        ):
+            if not fits:
+                raise InputError(f"{name} is {number}, wanted {wanted}")
+
+    def chooser(self) -> Callable[[np.ndarray], int]:
+        """Return a function from logits [vocabulary] to a token. It has a random generator of its own."""
+        rng = np.random.default_rng(self.seed)
+        return lambda logits: self._choice(logits, rng)
+
+    def _choice(self, logits: np.ndarray, rng: np.random.Generator) -> int:
+        if self.temperature == 0:
+            return int(np.argmax(logits))
+        numbers = logits.astype(np.float64) / self.temperature
+        order = np.argsort(-numbers, kind="stable")
+        if self.top_k:
+            order = order[: self.top_k]
+        likely = np.exp(numbers[order] - numbers[order[0]])
+        likely /= likely.sum()
+        before = np.cumsum(likely) - likely  # the sum of the more likely ones
+        likely = likely[before < self.top_p]
+        return int(rng.choice(order[: len(likely)], p=likely / likely.sum()))

@@ -1,0 +1,130 @@
+"""Language models that run: prompts and caches, conversations, and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minitvm.errors import InputError, ModelError
+from minitvm.tools.cli import main
+from minitvm.tools.language import Conversation, LanguageModel, Sampling
+from minitvm.tools.language.conversation import prompt_of
+from tests.frontends.gguf.models import NumPyDecoder, write_model
+
+from . import vocabularies as v
+
+SIZES = {"vocabulary": 262, "context": 64, "depth": 1}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("language") / "model.gguf"
+    write_model(place, kind="Q8_0", words=v.of_bytes([("a", "b"), ("l", "l"), ("Ġ", "a")]), **SIZES)
+    return place
+
+
+@pytest.fixture(scope="module")
+def model(path: Path) -> LanguageModel:
+    return LanguageModel(path, threads=1)
+
+
+def test_logits_do_not_depend_on_what_the_caches_held(model: LanguageModel) -> None:
+    texts = [[3, 4, 5, 6, 7, 8], [3, 4, 5, 9], [3, 4], [3, 4, 5, 6, 7, 8, 9], [8], [3, 4, 5, 6, 7, 8]]
+    expected = []
+    for text in texts:
+        model.tokens = []
+        expected.append(model.logits(text))
+    for text, logits in zip(texts, expected, strict=True):
+        np.testing.assert_allclose(model.logits(text), logits, rtol=1e-4, atol=1e-4)
+        assert model.tokens == text
+
+
+def test_greedy_tokens_are_those_of_the_definition(tmp_path: Path) -> None:
+    place = tmp_path / "model.gguf"
+    weights = write_model(place, words=v.of_bytes([("a", "b")]), **SIZES)
+    model, decoder = LanguageModel(place, threads=1), NumPyDecoder("llama", weights, **SIZES)
+    assert model.vocabulary > 259
+    text = [10, 200, 37, 41, 99]
+    for token in model.generate(text, Sampling().chooser(), 12):
+        assert token == decoder.logits(text)[-1].argmax()
+        text = [*text, token]
+
+
+def test_the_context(model: LanguageModel) -> None:
+    assert model.context == 64
+    with pytest.raises(InputError, match="the context is full\n  wanted: at most 64 tokens\n  found:  65 tokens"):
+        model.logits([5] * 65)
+    assert len(model.logits([5] * 64)) == 262
+    with pytest.raises(InputError, match="wanted tokens from 0 to 261, found 262"):
+        model.logits([262])
+    with pytest.raises(InputError, match="a text has at least one token"):
+        model.logits([])
+
+
+def test_a_conversation(model: LanguageModel) -> None:
+    chat = Conversation(model, system="Be brief.")
+    answer = "".join(chat.answer("Hi", 5))
+    assert [m["role"] for m in chat.messages] == ["system", "user", "assistant"]
+    assert chat.messages[-1]["content"] == answer
+    expected = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    assert prompt_of(model, chat.messages[:2]) == expected
+    assert model.tokens[: len(model.tokenizer.encode(expected))] == model.tokenizer.encode(expected)
+
+
+def test_an_interrupted_answer_remains_as_far_as_it_was_read(model: LanguageModel) -> None:
+    chat = Conversation(model)
+    pieces = chat.answer("Hi", 30)
+    first = next(pieces)
+    pieces.close()  # type: ignore[attr-defined]
+    assert chat.messages[-1] == {"role": "assistant", "content": first}
+
+
+def test_templates(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = [{"role": "user", "content": "Hi"}]
+    monkeypatch.setattr(model, "template", "{{ raise_exception('no system message') }}")
+    with pytest.raises(InputError, match="the template for conversations refuses these messages: no system message"):
+        prompt_of(model, messages)
+    monkeypatch.setattr(model, "template", "{% for %}")
+    with pytest.raises(ModelError, match="cannot be used"):
+        prompt_of(model, messages)
+    monkeypatch.setattr(model, "template", "{{ ''.__class__.__mro__ }}")
+    with pytest.raises(ModelError, match="cannot be used"):
+        prompt_of(model, messages)
+    monkeypatch.setattr(model, "template", None)
+    with pytest.raises(InputError, match="has no template for conversations"):
+        prompt_of(model, messages)
+
+
+def test_the_command(path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["chat", str(path), "--threads", "1", "--count", "4"]
+    assert main([*command, "--prompt", "Hi"]) == 0
+    first = capsys.readouterr()
+    assert "tokens/s, which reads" in first.err
+    assert main([*command, "--prompt", "Hi", "--temperature", "0.5", "--seed", "3"]) == 0
+    capsys.readouterr()
+    assert main([*command, "--raw", "--prompt", "Hi"]) == 0
+    assert capsys.readouterr().out.startswith("Hi")
+    lines = iter(["Hi", "", "/reset", "Hi"])
+    monkeypatch.setattr("builtins.input", lambda _: _next(lines))
+    assert main(command) == 0
+    assert capsys.readouterr().out == first.out * 2, "a new conversation begins as the first one"
+
+
+def _next(lines: Iterator[str]) -> str:
+    for line in lines:
+        return line
+    raise EOFError
+
+
+def test_mistakes_of_the_command(path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for arguments, text in (
+        (["chat", str(tmp_path / "no.gguf")], "no.gguf: no such file"),
+        (["chat", str(path), "--raw"], "--raw continues the text of --prompt"),
+        (["chat", str(path), "--top-p", "2"], "top-p is 2.0, wanted a number above 0 and at most 1"),
+        (["chat", str(path), "--context", "65"], "wanted a context of 1 to 64 tokens, found 65"),
+    ):
+        assert main(arguments) == 2
+        assert text in capsys.readouterr().err

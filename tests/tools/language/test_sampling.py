@@ -1,0 +1,59 @@
+"""The choice of tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minitvm.errors import InputError
+from minitvm.tools.language import Sampling
+
+LOGITS = np.log(np.array([0.05, 0.4, 0.3, 0.2, 0.05], np.float32))
+
+
+def test_without_temperature_the_likeliest_is_chosen() -> None:
+    assert Sampling().chooser()(LOGITS) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "possible"),
+    [
+        ({"top_k": 2, "top_p": 1.0}, {1, 2}),
+        ({"top_k": 0, "top_p": 0.65}, {1, 2}),
+        ({"top_k": 0, "top_p": 0.75}, {1, 2, 3}),
+        ({"top_k": 1}, {1}),
+        ({"top_k": 0, "top_p": 0.01}, {1}),
+    ],
+)
+def test_which_tokens_can_be_drawn(options: dict[str, float], possible: set[int]) -> None:
+    choose = Sampling(temperature=1.0, **options).chooser()  # type: ignore[arg-type]
+    assert {choose(LOGITS) for _ in range(200)} == possible
+
+
+def test_how_often_tokens_are_drawn() -> None:
+    choose = Sampling(temperature=2.0, top_k=0, top_p=1.0).chooser()
+    counts = np.bincount([choose(LOGITS) for _ in range(4000)], minlength=5)
+    expected = np.sqrt(np.exp(LOGITS.astype(np.float64)))
+    np.testing.assert_allclose(counts / 4000, expected / expected.sum(), atol=0.03)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_a_seed_repeats(seed: int) -> None:
+    first, second = (Sampling(temperature=1.5, seed=seed).chooser() for _ in range(2))
+    assert [first(LOGITS) for _ in range(9)] == [second(LOGITS) for _ in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"temperature": -1.0}, "temperature is -1.0, wanted a number from 0"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"top_p": 0.0}, "top-p is 0.0, wanted a number above 0 and at most 1"),
+        ({"top_k": -1}, "top-k is -1"),
+    ],
+)
+def test_refusals(options: dict[str, float], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        Sampling(**options)  # type: ignore[arg-type]

@@ -1,0 +1,75 @@
+"""Tokenizers, compared with the definitions of byte-pair encoding and of SentencePiece."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minitvm.errors import ModelError, UnsupportedOperator
+from minitvm.tools.language import Tokenizer
+
+from . import vocabularies as v
+
+MERGES = [("a", "b"), ("Ġ", "a"), ("ab", "a"), ("Ġa", "b"), ("Ã", "¼"), ("Ġ", "ab"), ("b", "a"), ("1", "2")]
+PIECES = {"▁": -9.0, "a": -8.0, "b": -7.0, "▁a": -1.0, "ab": -2.0, "▁ab": -3.0, "ba": -1.5, "aba": -4.0}
+# Python's `re` has no \p{..}: these are the splits for the letters that the texts below have.
+WORDS = re.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?[a-zü]+| ?[0-9]+| ?[^\sa-zü0-9]+|\s+(?!\S)|\s+")
+
+
+@given(text=st.text("abü 12!'s\n", max_size=20), pre=st.sampled_from(["gpt-2", "smollm"]))
+def test_bytes(text: str, pre: str) -> None:
+    metadata = v.of_bytes(MERGES, pre)
+    tokenizer, letters = Tokenizer(metadata), v.letters()
+    parts = re.split("([0-9])", text) if pre == "smollm" else [text]
+    words = [w for part in parts for w in WORDS.findall(part)]
+    expected = [t for w in words for t in v.merged([letters[b] for b in w.encode()], MERGES)]
+    assert [tokenizer.tokens[t] for t in tokenizer.encode(text)] == expected
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert "".join(tokenizer.stream(tokenizer.encode(text))) == text
+
+
+@given(text=st.text("ab ", max_size=12))
+def test_scores(text: str) -> None:
+    tokenizer = Tokenizer(v.of_scores(PIECES))
+    first, *tokens = tokenizer.encode(text)
+    assert tokenizer.tokens[first] == "<s>"
+    expected = v.best_first(text, PIECES) if text else []
+    assert [tokenizer.tokens[t] for t in tokens] == expected
+    assert tokenizer.decode(tokens) == text
+
+
+def test_letters_without_a_piece_are_bytes() -> None:
+    tokenizer = Tokenizer(v.of_scores(PIECES))
+    tokens = tokenizer.encode("aü")
+    assert [tokenizer.tokens[t] for t in tokens[1:]] == ["▁a", "<0xC3>", "<0xBC>"]
+    assert "".join(tokenizer.stream(tokens)).strip() == "aü"
+
+
+def test_special_tokens() -> None:
+    tokenizer = Tokenizer(v.of_bytes(MERGES))
+    tokens = tokenizer.encode("<|im_start|>a<|im_end|>")
+    assert (tokens[0], tokens[-1]) == (1, 2)
+    assert tokenizer.decode(tokens) == "a"
+    assert tokenizer.ends == {0, 2}
+    begins = Tokenizer({**v.of_bytes(MERGES), "tokenizer.ggml.add_bos_token": True})
+    assert begins.encode("a")[0] == 1
+    assert begins.encode("<|im_start|>a").count(1) == 1, "the text has it already"
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "text"),
+    [
+        ({"tokenizer.ggml.model": "bert"}, UnsupportedOperator, "the vocabulary is of the kind 'bert'"),
+        ({"tokenizer.ggml.pre": "tekken"}, UnsupportedOperator, r"texts are split as in 'tekken'"),
+        ({"tokenizer.ggml.tokens": None}, ModelError, "tokenizer.ggml.tokens is NoneType"),
+        ({"tokenizer.ggml.merges": ["a q", "aq b"]}, ModelError, "merges do not fit"),
+        ({"tokenizer.ggml.eos_token_id": 9999}, ModelError, "tokenizer.ggml.eos_token_id is 9999, wanted one of 267"),
+    ],
+)
+def test_refusals(change: dict[str, Any], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        Tokenizer({**v.of_bytes(MERGES), **change})
