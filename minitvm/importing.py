@@ -75,9 +75,9 @@ def imported(model: Any, options: Mapping[str, Any]) -> Graph:
     taken = frozenset({"values"}) if frontend is None else frontend.options | {"values"}
     for name in used:
         if name not in taken:
-            others = " or ".join(f.takes for f in frontends() if name in f.options)
+            *others, last = (f.takes for f in frontends() if name in f.options)
             here = "a Graph has its own" if frontend is None else f"this is {frontend.takes}"
-            raise InputError(f"{name}= goes with {others}; {here}")
+            raise InputError(f"{name}= goes with {', '.join(others)}{' or ' if others else ''}{last}; {here}")
     values = used.pop("values", None)
     if frontend is not None:
         if values and "values" in frontend.options:

@@ -49,7 +49,7 @@ MACHINES: dict[str, str] = {
 # modules that its `__all__` lists.
 PLUGINS = [
     "frontends", "compat.tvm", "quantize", "tune", "export", "engines", "tools.cli", "tools.explore", "tools.film",
-    "tools.models", "tools.profile", "tools.web",
+    "tools.language", "tools.models", "tools.profile", "tools.web",
 ]  # fmt: skip
 
 FOUNDATION = (
@@ -170,6 +170,8 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "onnxruntime": "engines.onnxruntime",
     "openvino": "engines.openvino",
     "hypothesis": "reference.strategies",
+    "tokenizers": "tools.language",
+    "jinja2": "tools.language",
     "torch": "frontends.torch",
     "sqlalchemy": "records",
     "distributed": "tune.farm",

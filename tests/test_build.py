@@ -125,10 +125,14 @@ def test_passes_are_reported_in_order():
     [
         (
             lambda: tvm.build(3),
-            "build takes a Graph, an ONNX model or its path, a PyTorch program or its path, or a tir function; ",
+            "build takes a Graph, a GGUF model or its path, an ONNX model or its path, a TFLite model or its path, a "
+            "PyTorch program or its path, or a tir function; ",
         ),
         (lambda: tvm.build(small_graph(), threads=0), "threads=0: wanted a number from 1"),
-        (lambda: tvm.build(small_graph(), shapes={"x": (1,)}), "shapes= goes with an ONNX model or a PyTorch program"),
+        (
+            lambda: tvm.build(small_graph(), shapes={"x": (1,)}),
+            "shapes= goes with a GGUF model, an ONNX model, a TFLite model or a PyTorch program; a Graph has its own",
+        ),
         (lambda: tvm.lower(small_graph(), stop_at="tire"), "did you mean tir or te?"),
         (lambda: tvm.build(small_graph(), accuracy="exact"), "accuracy='exact': wanted fast or strict"),
         (lambda: tvm.lower(small_graph(), accuracy="Strict"), "accuracy='Strict': wanted fast or strict"),
@@ -145,7 +149,9 @@ def test_refusals(call, text):
 def test_an_unknown_option_is_refused_with_the_nearest():
     with pytest.raises(TypeError, match=r"^build has no option 'thread': did you mean threads\?$"):
         tvm.build(None, thread=1)
-    with pytest.raises(TypeError, match="^lower has no option 'checked': known: accuracy, callback, max_length"):
+    with pytest.raises(
+        TypeError, match="^lower has no option 'checked': known: accuracy, callback, engines, max_length"
+    ):
         tvm.lower(None, checked=True)
 
 

@@ -103,7 +103,7 @@ print("the picture:", picture.save("wavefront"))
 # primitive. Here is its code:
 
 # %%
-skew = load(find("12") / "skew.py").skew
+skew = load(find("14") / "skew.py").skew
 source = inspect.getsource(skew.function)
 print(source[: source.index('"""')] + "    ..." + source.split('"""')[2])
 
@@ -253,14 +253,14 @@ print(f"{tried.pairs} calls on {tried.programs} programs: no difference")
 # Would this test find a mistake? We plant one in the code of `skew`: the new nest leaves out the last column.
 
 # %%
-text = (find("12") / "skew.py").read_text(encoding="utf-8")
+text = (find("14") / "skew.py").read_text(encoding="utf-8")
 broken: dict[str, object] = {}
 exec(text.replace("old < inner.extent)", "old < inner.extent - 1)"), broken)
 try:
     draw_pairs("skew", seed=0, pairs=12)
 except InternalError as error:
     print(str(error).splitlines()[0])
-load(find("12") / "skew.py")
+load(find("14") / "skew.py")
 
 # %% [markdown]
 # The test finds the mistake: 4 of 16 elements were never written, and the first of these elements is in column 3, the

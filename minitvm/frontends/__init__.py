@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .gguf import from_gguf
+    from .gguf import from_gguf, read_gguf
     from .onnx import from_onnx
     from .onnx.export.to_onnx import to_onnx
     from .tflite import from_tflite
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 _DEFINED_IN = {
     "from_gguf": "gguf", "from_onnx": "onnx", "from_tflite": "tflite", "from_torch": "torch",
-    "to_onnx": "onnx.export.to_onnx",
+    "read_gguf": "gguf", "to_onnx": "onnx.export.to_onnx",
 }  # fmt: skip
 
-__all__ = ["from_gguf", "from_onnx", "from_tflite", "from_torch", "onnx", "to_onnx"]
+__all__ = ["from_gguf", "from_onnx", "from_tflite", "from_torch", "onnx", "read_gguf", "to_onnx"]
 
 
 def __getattr__(name: str) -> Any:

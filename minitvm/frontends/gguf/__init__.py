@@ -16,9 +16,9 @@ from typing import Any
 
 from ...graph.nodes import Graph
 from ...importing import Frontend
-from .file import GgufFile, read_file
+from .file import GgufFile, read_gguf
 
-__all__ = ["FRONTEND", "GgufFile", "from_gguf", "read_file"]
+__all__ = ["FRONTEND", "GgufFile", "from_gguf", "read_gguf"]
 
 
 def from_gguf(
@@ -31,7 +31,7 @@ def from_gguf(
 ) -> Graph:
     """Return the graph of the model in a GGUF file (llama, mistral, qwen2, qwen3, gemma).
 
-    `model` is the path of a file, or what `read_file` returned; graphs of one such object share their weights.
+    `model` is the path of a file, or what `read_gguf` returned; graphs of one such object share their weights.
 
     The inputs are `tokens` int32 [batch, length], and `positions` int32 [batch], the place of each row's first token in
     its text. The output is float32 [batch, vocabulary], the logits after the last token; with `all_logits`, those
@@ -48,7 +48,7 @@ def from_gguf(
     """
     from .importer import import_file
 
-    file = model if isinstance(model, GgufFile) else read_file(model)
+    file = model if isinstance(model, GgufFile) else read_gguf(model)
     return import_file(file, shapes or {}, max_length, bytes=bytes, all_logits=all_logits)
 
 

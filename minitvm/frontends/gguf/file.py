@@ -52,7 +52,7 @@ class GgufFile:
     weights: dict[str, Any] = field(default_factory=dict)
 
 
-def read_file(path: str | os.PathLike[str]) -> GgufFile:
+def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
     """Return the contents of a GGUF file.
 
     Raises `ModelError` if the file is missing, damaged or no GGUF file, and `UnsupportedOperator` for a format of

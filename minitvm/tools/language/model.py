@@ -10,7 +10,6 @@ import numpy as np
 
 from ... import build
 from ...errors import InputError, report
-from ...frontends.gguf import from_gguf, read_file
 from .tokenizer import Tokenizer, check_tokens
 
 CONTEXT = 2048  # tokens for which caches have memory by default
@@ -33,7 +32,9 @@ class LanguageModel:
         self, path: str | os.PathLike[str], *, context: int | None = None, threads: int | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:  # fmt: skip
-        file = read_file(path)
+        from ...frontends import from_gguf, read_gguf
+
+        file = read_gguf(path)
         self.name = str(file.metadata.get("general.name", "") or os.path.basename(path))
         self.template = file.metadata.get("tokenizer.chat_template")
         self.tokenizer = Tokenizer(file.metadata)

@@ -34,7 +34,7 @@ _ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>"
 class Tokenizer:
     """The vocabulary of a model.
 
-        tokenizer = Tokenizer(read_file("model.gguf").metadata)
+        tokenizer = Tokenizer(read_gguf("model.gguf").metadata)
         tokenizer.encode("Hello")                  # [19556]
         "".join(tokenizer.stream(iter([19556])))   # "Hello"
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import minitvm
 from minitvm.errors import InputError, MinitvmError, ModelError, UnsupportedOperator
 from minitvm.frontends import from_gguf
-from minitvm.frontends.gguf.file import read_file
+from minitvm.frontends.gguf.file import read_gguf
 
 from .models import write_model
 
@@ -46,7 +46,7 @@ def test_what_another_writer_wrote(tmp_path: Path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    file = read_file(path)
+    file = read_gguf(path)
     assert {name: file.metadata[name] for name in values} == {name: value for name, (_, value) in values.items()}
     assert file.tensors["t"].shape == (3, 4)
     np.testing.assert_array_equal(file.tensors["t"].data.reshape(3, -1).view("<f4"), array)
