@@ -120,6 +120,48 @@ CASES: dict[str, list[tuple[list[tuple[int, ...]], dict[str, Any]]]] = {
     "nn.conv2d_transpose": [
         ([IMAGE, (4, 3, 2, 3)], {"strides": 2, "padding": (0, 1), "output_padding": (1, 0), "groups": 2}),
     ],
+    "nn.conv1d_transpose": [([(2, 4, 9), (4, 3, 3)], {"strides": 2, "padding": 1})],
+    "nn.conv3d_transpose": [([(1, 2, 3, 4, 5), (2, 3, 2, 2, 2)], {"strides": (1, 2, 1)})],
+    "gather": [([IMAGE, (2, 3, 9, 7)], {"axis": 1, "whole": {1: ("int64", 4)}})],
+    "gather_nd": [
+        ([IMAGE, (3, 2)], {"whole": {1: ("int64", 2)}}),
+        ([IMAGE, (2, 5, 2)], {"batch_dims": 1, "whole": {1: ("int64", 4)}}),
+    ],
+    "scatter_elements": [
+        ([ROWS, (1, 6), (1, 6)], {"axis": 0, "reduction": reduction, "whole": {1: ("int64", 3)}})
+        for reduction in ("none", "add", "mul")
+    ],
+    "scatter_nd": [
+        ([ROWS, (1, 1), (1, 6)], {"reduction": reduction, "opset": 18, "whole": {1: ("int64", 3)}})
+        for reduction in ("none", "add", "max")
+    ],
+    **{
+        name: [([IMAGE], {"axis": 1, "keepdims": True}), ([ROWS], {"axis": (-1,), "select_last_index": True})]
+        for name in ("argmax", "argmin")
+    },
+    "cumsum": [([IMAGE], {"axis": 2, "exclusive": True}), ([ROWS], {"axis": -1, "reverse": True})],
+    "topk": [([ROWS], {"k": 3}), ([ROWS], {"k": 2, "axis": 0, "is_ascend": True})],
+    "tile": [([ROWS], {"reps": (2, 3)}), ([IMAGE], {"reps": (2, 1)})],
+    "einsum": [([(2, 3, 4), (4, 5)], {"equation": "abc,cd->adb"})],
+    "elementwise_sum": [([ROWS, (6,), (3, 1)], {})],
+    "rsqrt": [([ROWS], {"positive": True})],
+    "nn.prelu": [([IMAGE, (4,)], {}), ([ROWS, (6,)], {"axis": -1})],
+    "nn.dropout": [([ROWS], {"rate": 0.3})],
+    "mod": [([ROWS, (6,)], {}), ([ROWS, (6,)], {"whole": {0: ("int64", 9, -9), 1: ("int64", 4, 1)}})],
+    "nn.batch_matmul": [
+        ([(2, 3, 4), (2, 5, 4)], {}),
+        ([(2, 4, 3), (1, 4, 5)], {"transpose_a": True, "transpose_b": False}),
+    ],
+    "image.resize": [
+        ([IMAGE], {"size": (2, 4, 18, 10), "method": "nearest_neighbor", "rounding_method": rounding})
+        for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+    ]
+    + [
+        ([IMAGE], {"size": (2, 4, 13, 5), "method": method, "coordinate_transformation_mode": mode})
+        for method in ("linear", "cubic")
+        for mode in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+    ]
+    + [([IMAGE], {"size": (2, 4, 13, 10), "scales": (1.0, 1.0, 1.5, 1.5)})],
     "qnn.quantize": [
         (
             [(2, 4, 3), (4,), (4,)],
@@ -258,7 +300,17 @@ def test_names_open_dimensions_and_odd_outputs_are_kept() -> None:
 @pytest.mark.parametrize(
     ("op", "shapes", "attrs", "message"),
     [
-        ("cumsum", [ROWS], {}, "no ONNX operator is known for cumsum"),
+        ("atan2", [ROWS, ROWS], {}, "no ONNX operator is known for atan2"),
+        ("topk", [ROWS], {"k": 2, "dtype": "int32"}, "ONNX's indices are int64, found int32"),
+        ("argmax", [ROWS], {}, "ONNX wants one axis and int64, found None and int64"),
+        ("tile", [ROWS], {"reps": (2, 1, 1)}, "ONNX adds no axes"),
+        ("scatter_nd", [ROWS, (1, 1), (1, 6)], {"reduction": "max", "whole": {1: ("int64", 3)}}, "no reduction max"),
+        (
+            "image.resize",
+            [ROWS],
+            {"size": (3, 6), "coordinate_transformation_mode": "half_pixel_symmetric"},
+            "no mode half_pixel_symmetric in opset 17",
+        ),
         ("nn.matmul", [(3, 4), (5, 4)], {"transpose_b": True}, "does not transpose"),
         ("nn.batch_norm", [(2, 4), (2,), (2,), (2,), (2,)], {"axis": 0}, "the channels on axis 1"),
         ("nn.lrn", [IMAGE], {"axis": 2}, "the channels on axis 1"),

@@ -22,6 +22,7 @@ from ....graph import Graph, OpNode
 from ....topi import registry
 from ....topi.spelling import Onnx
 from .counted import COUNTED
+from .indexing import INDEXING
 from .loops import LOOPS
 from .recurrent import GATES, write_recurrent
 from .sizes import SIZES, vector
@@ -393,7 +394,7 @@ def _pad(writer: Writer, node: OpNode) -> None:
     writer.node("Pad", inputs, [output], mode=mode)
 
 
-@_export("nn.conv2d_transpose")
+@_export("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
 def _conv_transpose(writer: Writer, node: OpNode) -> None:
     rank = node.inputs[0].ndim - 2
     writer.node(
@@ -448,4 +449,5 @@ def _stack(writer: Writer, node: OpNode) -> None:
 EXPORTS.update(dict.fromkeys(GATES, write_recurrent))
 EXPORTS.update(COUNTED)
 EXPORTS.update(LOOPS)
+EXPORTS.update(INDEXING)
 EXPORTS.update(SIZES)
