@@ -129,3 +129,11 @@ def test_random_partitions_keep_the_meaning(name: str, case: RandomGraph, data: 
     for a, b, tolerance in zip(own, interpreter.run(case.graph, case.inputs), case.tolerances, strict=True):
         wide = np.float64 if a.dtype.kind not in "biu" else a.dtype
         np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=0, atol=tolerance)
+
+
+def test_an_input_of_which_only_the_shape_counts(library: str) -> None:
+    b = GraphBuilder()
+    x, y = b.input("x", (2, 3)), b.input("y", (3,))
+    graph = b.build(b.op("add", b.op("cast", b.op("shape_of", x), dtype="float32"), b.op("sum", y)))
+    module = minitvm.build(graph, engines=library, threads=1)
+    np.testing.assert_allclose(module(np.ones((2, 3), np.float32), np.array([1, 2, 4], np.float32)), [9, 10])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...executable.alignment import address
+from ...graph.nodes import OpNode
 from ..engine import Arrays, Engine, Prepared, Region
 from ..onnx_text import model_of, needs, probed, translate
 
@@ -39,15 +40,15 @@ def prepare(region: Region, constants: Mapping[str, np.ndarray[Any, Any]], threa
     model, large = model_of(region.code)
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(constants[name]) for name in large]
     options.add_external_initializers(large, values)
-    return _Bound(_session(model, options), values)
+    return _Bound(_session(model, options), [spec.name for spec in region.inputs], values)
 
 
 class _Bound:
     """A session whose inputs and outputs are bound to addresses, until they change."""
 
-    def __init__(self, session: Any, values: Any) -> None:
+    def __init__(self, session: Any, inputs: list[str], values: Any) -> None:
         self.session, self.values = session, values
-        self.inputs = [info.name for info in session.get_inputs()]
+        self.inputs, self.read = inputs, {info.name for info in session.get_inputs()}
         self.outputs = [info.name for info in session.get_outputs()]
         self.places: list[int] = []
         self.binding = session.io_binding()
@@ -56,14 +57,25 @@ class _Bound:
         places = [address(array) for array in (*inputs, *outputs)]
         if places != self.places:
             for name, array, place in zip(self.inputs, inputs, places, strict=False):
-                self.binding.bind_input(name, "cpu", 0, array.dtype, array.shape, place)
+                if name in self.read:
+                    self.binding.bind_input(name, "cpu", 0, array.dtype, array.shape, place)
             for name, array, place in zip(self.outputs, outputs, places[len(inputs) :], strict=True):
                 self.binding.bind_output(name, "cpu", 0, array.dtype, array.shape, place)
             self.places = places
         self.session.run_with_iobinding(self.binding)
 
 
+_loads = probed(lambda model: _session(model, _options(1)))
+
+
+def supports(item: OpNode) -> str:
+    """Return why ONNX Runtime cannot compute an operator, or ""."""
+    if any(value.dtype == "bfloat16" for value in (*item.inputs, *item.outputs)):
+        return "the Python interface of ONNX Runtime has no bfloat16"
+    return _loads(item)
+
+
 ENGINE = Engine(
-    "onnxruntime", prepare, supports=probed(lambda model: _session(model, _options(1))), translate=translate,
+    "onnxruntime", prepare, supports=supports, translate=translate,
     missing=needs("onnxruntime", "onnx"),
 )  # fmt: skip

@@ -33,14 +33,16 @@ def _compiled(model: bytes, threads: int) -> Any:
 
 def prepare(region: Region, constants: Mapping[str, np.ndarray[Any, Any]], threads: int) -> Prepared:
     """Compile a region. OpenVINO has its own copy of the constants."""
-    return _Shared(_compiled(complete(region.code, constants), threads))
+    return _Shared(_compiled(complete(region.code, constants), threads), [spec.name for spec in region.inputs])
 
 
 class _Shared:
     """A request whose tensors share our memory, until the addresses change."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, inputs: list[str]) -> None:
         self.request = model.create_infer_request()
+        read = {name for port in model.inputs for name in port.get_names()}
+        self.inputs = [name if name in read else "" for name in inputs]
         self.places: list[int] = []
 
     def __call__(self, inputs: Arrays, outputs: Arrays, workspace: Any) -> None:  # noqa: ARG002
@@ -48,8 +50,9 @@ class _Shared:
 
         places = [address(array) for array in (*inputs, *outputs)]
         if places != self.places:
-            for number, array in enumerate(inputs):
-                self.request.set_input_tensor(number, openvino.Tensor(array, shared_memory=True))
+            for name, array in zip(self.inputs, inputs, strict=True):
+                if name:
+                    self.request.set_tensor(name, openvino.Tensor(array, shared_memory=True))
             for number, array in enumerate(outputs):
                 self.request.set_output_tensor(number, openvino.Tensor(array, shared_memory=True))
             self.places = places
