@@ -92,7 +92,7 @@ def with_buffer(node: ex.Node, old: tir.Buffer, new: tir.Buffer, moved: Callable
             if isinstance(at, tir.BufferRegion):
                 return ex.replace(at, buffer=new, region=moved(at.region))
             if isinstance(at, tir.BufferLoad | tir.BufferStore):
-                box = tuple(ex.Range(i, ex.const(1, i.dtype)) for i in at.indices)
+                box = tuple(ex.Range(i, ex.const(1)) for i in at.indices)
                 return ex.replace(at, buffer=new, indices=tuple(r.start for r in moved(box)))
         return None
 

@@ -110,11 +110,12 @@ def point_block(
     shape: Sequence[ex.Expr],
     body: Callable[[tuple[ex.Var, ...]], tir.BufferStore],
     predicate: Callable[[tuple[ex.Var, ...]], ex.Expr] | None = None,
+    loop_name: str = "ax",
 ) -> tir.Stmt:
     """Return `for ax0, ... in grid(*shape): with block(name): body(v0, ...)`, where the iterators cover the whole
     shape.
     """
-    loops = [ex.Var(f"ax{d}", dim.dtype) for d, dim in enumerate(shape)]
+    loops = [ex.Var(f"{loop_name}{d}", dim.dtype) for d, dim in enumerate(shape)]
     iters = tuple(
         ex.IterVar(ex.Var(f"v{d}", dim.dtype), ex.Range(ex.const(0, dim.dtype), dim)) for d, dim in enumerate(shape)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ... import expr as ex
@@ -22,6 +22,7 @@ from .moving import box_text, nest_for
 from .registry import Failure, holds_inside
 from .staging import box_written, initialised, is_input, point_region
 from .state import ScheduleState, guard
+from .updates import copied_nest
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,7 @@ class Point:
     @property
     def iterators(self) -> list[ex.IterVar]:
         """The iterators that the indices use, in the block's order."""
-        return [it for it in self.realize.block.iter_vars if uses_var(self.indices, it.var)]
-
-
-def uses_var(expressions: Sequence[ex.Expr], var: ex.Var) -> bool:
-    """Return whether a variable occurs in any of the expressions."""
-    return any(part is var for e in expressions for part in ex.walk(e))
+        return [it for it in self.realize.block.iter_vars if any(uses(i, [it.var]) for i in self.indices)]
 
 
 def point_of(realize: tir.BlockRealize, buffer: tir.Buffer, write: bool) -> Point | str:
@@ -85,12 +81,12 @@ def stage_points(
 ) -> tir.BlockRealize:
     """Insert a block that copies between the buffer and `cached`, and make the point's block use `cached` at `places`.
     Returns the block that copies.
+
+    The copy has the block's own loops (`copied_loops`) if they run through all that is copied, otherwise loops over the
+    domains of the iterators.
     """
     realize, buffer = point.realize, point.buffer
     scope = Scope.around(tree, realize)
-    used = with_buffer(realize.block, buffer, cached, lambda _: point_region(cached, places).region)
-    assert isinstance(used, tir.Block)
-    step = Insertion(tree, scope, {realize.block: with_declared_regions(used)}, allocated=[cached])
     writers = [] if point.write else scope.writers(buffer)
     if point.write:
         place = place_beside(tree, realize, [r for r in scope.readers(buffer) if r is not realize])
@@ -98,34 +94,18 @@ def stage_points(
         place = place_beside(tree, realize, writers, after=False)
     else:
         place = place_beside(tree, writers[0], [realize]) if writers else start_of(scope)
-    within = place.within
-    nest, exact = _copied_nest(tree, point, within) if copied_loops else (None, False)
-    stage_block = _stage_block(point, cached, places)
+    block = _stage_block(point, cached, places)
+    nest, exact = _copied_nest(tree, point, block, place.within) if copied_loops else (None, False)
     if point.write:
-        reason = why_not_initialised(realize, tree.loops_above(realize), state.analyzer(realize))
-        if reason is not None:
-            raise copies_its_values.refuse(
-                Failure({realize.block: "this block"}, "an init of each element before what is added to it", reason)
-            )
-    if point.write and not reaches_all(realize.block, point_region(buffer, point.indices), write=True):
-        fault = f"{realize.block.name} may leave out {buffer.name}[{', '.join(map(str, point.indices))}]"
-        raise copies_its_values.refuse(
-            Failure({realize.block: "this block"}, f"{buffer.name} written in every iteration", fault)
-        )
+        _refuse_unwritten(state, tree, point, place.within, over_domains=nest is None)
     if nest is None:
-        stage = _domain_nest(state, tree, point, stage_block, within)
-        if point.write:
-            reason = why_not_run_through(tree, point, within)
-            if reason is not None:
-                raise copies_its_values.refuse(
-                    Failure({realize.block: "this block"}, "every combination of its iterators run through", reason)
-                )
-    else:
-        stage = nest(stage_block)
+        nest = _domain_nest(state, tree, point, block, place.within)
     if not point.write:
-        _refuse_uninitialised(state, tree, point, writers, stage, within, exact)
-    step.copies.append((place, stage))
-    return step.apply_one(state)
+        _refuse_uninitialised(state, tree, point, writers, nest, place.within, exact)
+    used = with_buffer(realize.block, buffer, cached, lambda _: point_region(cached, places).region)
+    assert isinstance(used, tir.Block)
+    changed: dict[tir.Stmt, tir.Stmt] = {realize.block: with_declared_regions(used)}
+    return Insertion(tree, scope, changed, [(place, nest)], [cached]).apply_one(state)
 
 
 def _stage_block(point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...]) -> tir.Block:
@@ -139,17 +119,21 @@ def _stage_block(point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...]) 
     return with_declared_regions(tir.Block(iters, (), (), cached.name, body))
 
 
-def _in_bounds(point: Point, values: Sequence[ex.Expr], analyzer: Analyzer) -> list[ex.Expr]:
-    """Return the conditions under which the indices are inside the buffer if the iterators have `values`.
-
-    Conditions that always hold are left out.
+def _refuse_unwritten(state: ScheduleState, tree: Tree, point: Point, within: tir.Stmt, over_domains: bool) -> None:
+    """Raise `Refused` if a block may leave out an element that is copied back. The copy runs over the domains of the
+    iterators (`over_domains`), or in the block's own loops.
     """
-    bindings = dict(zip((it.var for it in point.iterators), values, strict=True))
-    conditions = []
-    for index, dim in zip(point.indices, point.buffer.shape, strict=True):
-        value = analyzer.simplify(ex.substitute(index, bindings))
-        conditions += [c for c in (value >= 0, value < dim) if not analyzer.can_prove(c)]
-    return conditions
+    realize, name = point.realize, point.buffer.name
+    expected = "an init of each element before what is added to it"
+    reason = why_not_initialised(realize, tree.loops_above(realize), state.analyzer(realize))
+    if reason is None and not reaches_all(realize.block, point_region(point.buffer, point.indices), write=True):
+        expected = f"{name} written in every iteration"
+        reason = f"{realize.block.name} may leave out {name}[{', '.join(map(str, point.indices))}]"
+    if reason is None and over_domains:
+        expected = "every combination of its iterators run through"
+        reason = why_not_run_through(tree, point, within)
+    if reason is not None:
+        raise copies_its_values.refuse(Failure({realize.block: "this block"}, expected, reason))
 
 
 def why_not_run_through(tree: Tree, point: Point, within: tir.Stmt) -> str | None:
@@ -198,22 +182,26 @@ def _domain_nest(state: ScheduleState, tree: Tree, point: Point, block: tir.Bloc
 
 
 def _guarded(point: Point, nest: tir.Stmt, analyzer: Analyzer) -> tir.Stmt:
+    """Return a nest whose block runs only where its element is inside the buffer."""
     at = nest
     while isinstance(at, tir.For):
         analyzer.bind(at)
         at = at.body
     assert isinstance(at, tir.BlockRealize)
+    bindings = dict(zip((it.var for it in point.iterators), at.iter_values, strict=True))
+    conditions: list[ex.Expr] = []
     with analyzer.constraint(*conjuncts(at.predicate)):
-        conditions = _in_bounds(point, at.iter_values, analyzer)
+        for index, dim in zip(point.indices, point.buffer.shape, strict=True):
+            value = analyzer.simplify(ex.substitute(index, bindings))
+            conditions += [c for c in (value >= 0, value < dim) if not analyzer.can_prove(c)]
     return guard(nest, all_of(conditions))
 
 
-def _copied_nest(tree: Tree, point: Point, within: tir.Stmt) -> tuple[Callable[[tir.Block], tir.Stmt] | None, bool]:
-    """Return (a function that puts a block into copies of the loops around the original block, whether these loops take
-    the same values).
+def _copied_nest(tree: Tree, point: Point, block: tir.Block, within: tir.Stmt) -> tuple[tir.Stmt | None, bool]:
+    """Return (`block` in copies of the loops around the original block, whether these loops take the same values).
 
-    The function is None if a predicate connects loops that index the buffer with other loops, or if a statement decides
-    whether the block runs.
+    Loops that do not index the buffer are left out. The nest is None if a predicate connects them with other loops, or
+    if a statement decides whether the block runs.
     """
     realize = point.realize
     if tree.condition_above(realize, within) is not None:
@@ -222,30 +210,20 @@ def _copied_nest(tree: Tree, point: Point, within: tir.Stmt) -> tuple[Callable[[
     if isinstance(within, tir.For):
         loops = loops[loops.index(within) + 1 :]
     bindings = dict(zip(realize.block.iter_vars, realize.iter_values, strict=True))
-    values = [bindings[it] for it in point.iterators]
-    kept: list[tir.For] = []
+    values = tuple(bindings[it] for it in point.iterators)
+    used: list[tir.For] = []
     for loop in reversed(loops):
-        if any(uses_var([e], loop.var) for e in (*values, *(x for l in kept for x in (l.start, l.extent)))):
-            kept.insert(0, loop)
-    dropped = [loop for loop in loops if loop not in kept]
+        if any(uses(e, [loop.var]) for e in (*values, *(x for l in used for x in (l.start, l.extent)))):
+            used.insert(0, loop)
+    dropped = [loop for loop in loops if loop not in used]
     if any(uses(c, [l.var for l in dropped]) for c in conjuncts(realize.predicate)):
         return None, False
     always = all(isinstance(l.extent, ex.IntImm) and l.extent.value > 0 for l in dropped)
     if point.write and not always:
         return None, False  # a loop that never runs writes nothing
-
-    def nest(block: tir.Block) -> tir.Stmt:
-        fresh = {loop.var: loop.var.with_name(loop.var.name) for loop in kept}
-        inside: tir.Stmt = tir.BlockRealize(
-            tuple(ex.substitute(v, fresh) for v in values), ex.substitute(realize.predicate, fresh), block
-        )
-        for loop in reversed(kept):
-            start, extent = ex.substitute(loop.start, fresh), ex.substitute(loop.extent, fresh)
-            inside = tir.For(fresh[loop.var], start, extent, tir.ForKind.SERIAL, inside)
-        analyzer = Analyzer.inside(*tree.all_loops_above(realize))
-        return _guarded(point, inside, analyzer)
-
-    return nest, always
+    serial = [tir.For(l.var, l.start, l.extent, tir.ForKind.SERIAL, l.body) for l in used]
+    nest = copied_nest(serial, tir.BlockRealize(values, realize.predicate, block))
+    return _guarded(point, nest, Analyzer.inside(*tree.all_loops_above(realize))), always
 
 
 def _refuse_uninitialised(

@@ -10,14 +10,18 @@ from .... import expr as ex
 from ....arith import Analyzer
 from ...analysis.accesses import update_operand
 from ...analysis.block_kinds import Scope, why_neither
-from ...analysis.block_regions import buffers_read, buffers_written, changed_buffers, with_declared_regions
+from ...analysis.block_regions import buffers_read, buffers_written, with_declared_regions
+from ...analysis.boxes import with_buffer
 from ...analysis.surely import all_read, writes_all
 from ...analysis.tree import statements
 from ...conditions import all_of, conjuncts, is_const
-from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, ForKind, Seq, Stmt
+from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, ForKind, Stmt
 from .. import programs as on
+from ..access_remapping import point_block
+from ..insertion import Insertion, Place
 from ..registry import Failure, primitive, requirement
-from ..state import ScheduleState, nest_around
+from ..staging import is_input
+from ..state import ScheduleState
 
 
 @requirement
@@ -266,7 +270,6 @@ def copies_have_values(state: ScheduleState, block: BlockRealize, padding: Seque
     around = tree.parent[tree.loops_above(block)[0]]  # where the copies go
     scope, analyzer = tree.scope(block), state.analyzer(block)
     results = set(buffers_written(block.block))
-    inputs = set(tree.func.buffers) - changed_buffers(tree.func)
     for buffer in _padded_buffers(block.block, _grown(block.block, padding)):
         expected = f"every element of {buffer.name} that is copied has a value"
         if buffer in results:
@@ -276,7 +279,7 @@ def copies_have_values(state: ScheduleState, block: BlockRealize, padding: Seque
             continue
         writers = Scope.around(tree, block).writers(buffer)
         if (
-            buffer not in inputs
+            not is_input(tree, buffer)
             and not all_read(tree, [block], buffer.full_region(), around, analyzer)
             and not any(writes_all(tree, writer, buffer, scope.block) for writer in writers)
         ):
@@ -320,23 +323,20 @@ def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) ->
     tree = state.home(block)
     old = block.block
     grown = _grown(old, padding)
-    scope = tree.scope(block)
-    reduces = any(it.kind == ex.REDUCE and it.var in grown for it in old.iter_vars)
-    pad = _neutral(old.body) if isinstance(old.body, BufferStore) and reduces else 0.0
     copies = _padded_buffers(old, grown)
-    written = set(buffers_written(old))
-    before = [_copy_in(b, c, pad) for b, c in copies.items() if b not in written]
-    after = [_copy_nest(b, b.shape, c.name, c, c.__getitem__) for b, c in copies.items() if b in written]
     loops = tree.loops_above(block)
     values = dict(zip(block.iter_values, old.iter_vars, strict=True))
     nest: Stmt = ex.replace(block, block=_widened(old, grown, copies))
     for l in reversed(loops):
         nest = ex.replace(l, extent=grown.get(values[l.var].var, l.extent), body=nest)
-    state.set_func(tree, tree.rebuild({loops[0]: Seq.of(*before, nest, *after)}))
-    now = state.block(scope.block.id)
-    assert now is not None  # only its body changed
-    buffers = (*now.block.alloc_buffers, *copies.values())
-    state.replace({now.block: ex.replace(now.block, alloc_buffers=buffers)})
+    step = Insertion(tree, Scope.around(tree, block), {loops[0]: nest}, allocated=[*copies.values()])
+    reduces = any(it.kind == ex.REDUCE and it.var in grown for it in old.iter_vars)
+    pad = _neutral(old.body) if isinstance(old.body, BufferStore) and reduces else 0.0
+    written = set(buffers_written(old))
+    for buffer, padded in copies.items():
+        copy = _copy_out(padded, buffer) if buffer in written else _copy_in(buffer, padded, pad)
+        step.copies.append((Place(tree.parent[loops[0]], loops[0], after=buffer in written), copy))
+    step.apply(state)
 
 
 _ROW_BY_ROW = """
@@ -395,14 +395,15 @@ def _padded_buffers(block: Block, grown: Mapping[ex.Var, ex.Expr]) -> dict[Buffe
 
 
 def _widened(block: Block, grown: Mapping[ex.Var, ex.Expr], copies: Mapping[Buffer, Buffer]) -> Block:
-    def change(node: ex.Node) -> ex.Node | None:
-        if isinstance(node, BufferLoad | BufferStore | BufferRegion) and node.buffer in copies:
-            return ex.replace(node, buffer=copies[node.buffer])
-        if isinstance(node, ex.IterVar) and node.var in grown:
-            return ex.replace(node, dom=ex.Range(node.dom.start, grown[node.var]))
-        return None
-
-    changed: Block = ex.rewrite(block, change)
+    changed: ex.Node = ex.replace(
+        block,
+        iter_vars=tuple(
+            ex.replace(it, dom=ex.Range(it.dom.start, grown.get(it.var, it.dom.extent))) for it in block.iter_vars
+        ),
+    )
+    for buffer, padded in copies.items():
+        changed = with_buffer(changed, buffer, padded, lambda box: box)
+    assert isinstance(changed, Block)
     # A region that was simplified for the old domain (`A[0]` for one iteration) is too small for the new domain.
     return with_declared_regions(changed)
 
@@ -410,23 +411,17 @@ def _widened(block: Block, grown: Mapping[ex.Var, ex.Expr], copies: Mapping[Buff
 def _copy_in(source: Buffer, copy: Buffer, pad: float) -> Stmt:
     """Return a nest that copies a buffer into a larger one and fills the remaining elements with `pad`."""
 
-    def value(point: tuple[ex.Var, ...]) -> ex.Expr:
+    def store(point: tuple[ex.Var, ...]) -> BufferStore:
         inside = [v < d for v, d, c in zip(point, source.shape, copy.shape, strict=True) if d is not c]
-        return ex.call("if_then_else", all_of(inside), source[point], ex.const(pad, source.dtype))
+        value = ex.call("if_then_else", all_of(inside), source[point], ex.const(pad, source.dtype))
+        return BufferStore(copy, value, point)
 
-    return _copy_nest(copy, copy.shape, copy.name, source, value)
+    return point_block(copy.name, copy.shape, store, loop_name="i")
 
 
-def _copy_nest(target: Buffer, shape: tuple[ex.Expr, ...], name: str, source: Buffer, value: Any) -> Stmt:
-    loops = [ex.Var(f"i{d}", dim.dtype) for d, dim in enumerate(shape)]
-    point = tuple(ex.Var(f"v{d}", dim.dtype) for d, dim in enumerate(shape))
-    iters = tuple(
-        ex.IterVar(v, ex.Range(ex.const(0, dim.dtype), dim), ex.SPATIAL) for v, dim in zip(point, shape, strict=True)
-    )
-    box = tuple(ex.Range(v, ex.const(1, v.dtype)) for v in point)
-    copy = Block(iters, (BufferRegion(source, box),), (BufferRegion(target, box),), name,
-                 BufferStore(target, value(point), point))  # fmt: skip
-    return nest_around(BlockRealize(tuple(loops), ex.const(True), copy), loops, shape)
+def _copy_out(copy: Buffer, target: Buffer) -> Stmt:
+    """Return a nest that copies the elements of a buffer back from a larger one."""
+    return point_block(copy.name, target.shape, lambda v: BufferStore(target, copy[v], v), loop_name="i")
 
 
 @pad_einsum.space

@@ -11,11 +11,12 @@ from ....errors import InputError
 from ....expr import Expr, Node, free_vars, structural_equal, substitute
 from ...analysis.block_kinds import Scope, why_neither
 from ...analysis.block_regions import buffers_written, regions_read, regions_written
+from ...conditions import uses
 from ...index_map import IndexMap
 from ...nodes import Block, BlockRealize, Buffer
 from .. import programs as on
 from ..lambdas import IndexLambda
-from ..point_stages import Point, copies_its_values, point_of, stage_points, uses_var
+from ..point_stages import Point, copies_its_values, point_of, stage_points
 from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
 from ..staging import BufferPart, free_name, initialised, listing, part_read, part_written, region_of, scoped_name
@@ -175,7 +176,8 @@ def _bad_map(part: PartByPoint, index_map: Map) -> Failure | None:
         finals = mapping.map_indices([it.var for it in block.block.iter_vars])
     except InputError as error:
         return Failure(spots, expected, str(error).splitlines()[0])
-    extra = [it.var.name for it in block.block.iter_vars if it not in point.iterators and uses_var(finals, it.var)]
+    unused = [it.var for it in block.block.iter_vars if it not in point.iterators]
+    extra = [v.name for v in unused if any(uses(e, [v]) for e in finals)]
     if extra:
         return Failure(spots, f"a map of the iterators that index {buffer.name}", f"it uses {', '.join(extra)}")
     try:
