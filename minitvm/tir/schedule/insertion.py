@@ -62,7 +62,7 @@ class Insertion:
         body = tir.Seq.of(*ends[False], block.body, *ends[True]) if any(ends) else block.body
         buffers = (*block.alloc_buffers, *self.allocated)
         self._set(state, tree, {block: replace(block, body=body, alloc_buffers=buffers)})
-        return [_block_in(state, nest) for _, nest in self.copies]
+        return [block_in(state, nest) for _, nest in self.copies]
 
     def apply_one(self, state: ScheduleState) -> tir.BlockRealize:
         """Apply changes that insert one copy, and return its block; raise `Refused` if this block would cause a
@@ -133,7 +133,7 @@ def place_between(tree: Tree, writer: tir.BlockRealize, readers: Sequence[tir.Bl
     return place if first is None else Place(place.within, first, after=False)
 
 
-def _block_in(state: ScheduleState, nest: tir.Stmt) -> tir.BlockRealize:
+def block_in(state: ScheduleState, nest: tir.Stmt) -> tir.BlockRealize:
     """Return the block of a copy as it currently is in the program."""
     at = nest
     while not isinstance(at, tir.BlockRealize):

@@ -6,15 +6,16 @@ checks the result: rolling its buffers must lead back to the current program.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ... import expr as ex
 from ...arith import Analyzer
 from ..analysis.block_kinds import Scope
 from ..analysis.block_regions import with_declared_regions
+from ..analysis.boxes import Box, with_buffer
 from ..conditions import all_of, conjuncts, is_const
-from ..nodes import BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc, Stmt
+from ..nodes import BlockRealize, Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +75,21 @@ def _element(index: ex.Expr) -> ex.Expr:
     return index.a if isinstance(index, ex.FloorMod) else index
 
 
+def _whole(r: ex.Range) -> ex.Range:
+    return ex.Range(_element(r.start), r.extent)
+
+
 def unfold(scope: Scope, folds: Collection[Fold]) -> PrimFunc:
     """Return the scope's function with the buffers in `folds` no longer circular. Their writers compute full windows
     again.
     """
-    by_buffer = {fold.buffer: fold for fold in folds}
     changes: dict[Stmt, Stmt | None] = {}
     for realize in scope.blocks:
-        changed = _unfolded(realize, by_buffer)
+        changed = realize
+        for fold in folds:
+            changed = with_dimension(changed, fold.buffer, fold.whole, fold.dim, _whole, (ex.OPAQUE, ex.SPATIAL))
+        if changed is not realize:
+            changed = ex.replace(changed, block=with_declared_regions(changed.block))
         if any(fold.writer is realize for fold in folds):
             changed = ex.replace(
                 changed, predicate=all_of([c for c in conjuncts(changed.predicate) if not isinstance(c, ex.Or)])
@@ -102,31 +110,29 @@ def unfold(scope: Scope, folds: Collection[Fold]) -> PrimFunc:
     return unfolded
 
 
-def _unfolded(realize: BlockRealize, folds: Mapping[Buffer, Fold]) -> BlockRealize:
-    """Return a block that accesses the whole buffers instead of the circular ones. The iterators in these accesses
-    become spatial.
+def with_dimension(
+    realize: BlockRealize,
+    old: Buffer,
+    new: Buffer,
+    dim: int,
+    moved: Callable[[ex.Range], ex.Range],
+    kinds: tuple[str, str],
+) -> BlockRealize:
+    """Return a block that accesses `new` instead of `old`. `moved` maps the range of an access in dimension `dim`; the
+    iterators that it uses change from the first of `kinds` to the second.
     """
-    free: set[ex.Var] = set()
+    used: set[ex.Var] = set()
 
-    def change(node: ex.Node) -> ex.Node | None:
-        if isinstance(node, BufferLoad | BufferStore) and node.buffer in folds:
-            fold = folds[node.buffer]
-            free.update(ex.free_vars(node.indices[fold.dim]))
-            indices = tuple(_element(i) if k == fold.dim else i for k, i in enumerate(node.indices))
-            return ex.replace(node, buffer=fold.whole, indices=indices)
-        if isinstance(node, BufferRegion) and node.buffer in folds:
-            fold = folds[node.buffer]
-            starts = (_element(r.start) if k == fold.dim else r.start for k, r in enumerate(node.region))
-            box = tuple(ex.Range(start, r.extent) for start, r in zip(starts, node.region, strict=True))
-            return ex.replace(node, buffer=fold.whole, region=box)
-        return None
+    def change(box: Box) -> Box:
+        used.update(ex.free_vars(box[dim]))
+        return (*box[:dim], moved(box[dim]), *box[dim + 1 :])
 
-    changed: BlockRealize = ex.rewrite(realize, change)
+    changed = with_buffer(realize, old, new, change)
+    assert isinstance(changed, BlockRealize)
     if changed is realize:
         return realize
-    kinds = tuple(
-        ex.replace(it, kind=ex.SPATIAL) if it.kind == ex.OPAQUE and it.var in free else it
-        for it in changed.block.iter_vars
+    before, now = kinds
+    iters = tuple(
+        ex.replace(it, kind=now) if it.kind == before and it.var in used else it for it in changed.block.iter_vars
     )
-    block = ex.replace(changed.block, iter_vars=kinds)
-    return ex.replace(changed, block=with_declared_regions(block))
+    return ex.replace(changed, block=ex.replace(changed.block, iter_vars=iters))

@@ -121,7 +121,7 @@ ROLLING.edit(
 )
 ROLLING.edit("loops begin at zero", "_roll", "roll.loop.start + 1", "1")
 ROLLING.edit("one too few of the new elements", "_roll", "place >= roll.overlap", "place >= roll.overlap + 1")
-ROLLING.edit("around a smaller circle", "_around", "index % roll.extent", "index % (roll.extent - 1)")
+ROLLING.edit("around a smaller circle", "_wrapped", "r.start % roll.extent", "r.start % (roll.extent - 1)")
 ROLLING.drop("elements that several iterations make", "rolling_buffer", "one_point_an_element")
 ROLLING.drop("loops against the order of the windows", "rolling_buffer", "loops_in_order")
 ROLLING.drop("inputs that change meanwhile", "rolling_buffer", "inputs_stay")

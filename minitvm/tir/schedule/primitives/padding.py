@@ -10,7 +10,9 @@ from ....arith import Analyzer
 from ...analysis.block_kinds import Scope, why_not_complete
 from ...analysis.block_regions import with_declared_regions
 from ...conditions import all_of, conjuncts, is_const, reads_memory, rising, uses
-from ...nodes import Block, BlockRealize, BufferLoad, BufferStore, For, Seq, Stmt
+from ...nodes import Block, BlockRealize, BufferStore, For, Seq, Stmt
+from ..access_remapping import with_simple_indices
+from ..insertion import block_in
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 from ..updates import copied_nest
@@ -151,9 +153,7 @@ def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> B
     filling = _fill(block, inner, store, value.args[2], state.analyzer(tree.parent[loop]))
     now = _inside_only(state, block, inner, store, value.args[1], inside)
     state.replace({loop: Seq.of(filling, now)})
-    placed = state.block(_block_of(filling).id)
-    assert placed is not None  # it was just put there
-    return placed
+    return block_in(state, filling)
 
 
 _PADDED = """
@@ -180,13 +180,6 @@ decompose_padding.refuses(
     loop_around, "sch.cache_write('B', 0, 'local'); sch.decompose_padding('B', sch.get_loops('B_local')[0])", _PADDED
 )
 decompose_padding.refuses(only_loops_below, "sch.decompose_padding('B', j)", _GUARDED_PADDING)
-
-
-def _block_of(stmt: Stmt) -> Block:
-    while isinstance(stmt, For):
-        stmt = stmt.body
-    assert isinstance(stmt, BlockRealize)  # _fill made it
-    return stmt.block
 
 
 def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: ex.Expr, around: Analyzer) -> Stmt:
@@ -238,11 +231,7 @@ def _inside_only(
                 conditions.append(rising(analyzer.simplify(condition)))
     # An iterator with one value stays in the indices.
     within = Analyzer({it.var: it.dom for it in iters if not is_const(it.dom.extent, 1)})
-
-    def moved(node: ex.Node) -> Any:
-        return _simplified(ex.substitute(node, shifted), within)
-
-    body = moved(ex.replace(store, value=value))
+    body = with_simple_indices(ex.substitute(ex.replace(store, value=value), shifted), within)
     narrow = with_declared_regions(ex.replace(old, iter_vars=tuple(iters), body=body, reads=(), writes=()))
     new = ex.replace(block, iter_values=tuple(values), predicate=all_of(conditions), block=narrow)
 
@@ -277,19 +266,6 @@ def _own_loop(block: BlockRealize, inner: Sequence[For], it: ex.IterVar) -> For 
             return None
         at = at.body
     return loop
-
-
-def _simplified(node: ex.Node, analyzer: Analyzer) -> Any:
-    """Simplify the indices of accesses, and remove conditions that always hold."""
-
-    def change(at: ex.Node) -> ex.Node | None:
-        if isinstance(at, BufferLoad):
-            return ex.replace(at, indices=tuple(analyzer.simplify(i) for i in at.indices))
-        if isinstance(at, BufferStore):
-            return ex.replace(at, indices=tuple(analyzer.simplify(i) for i in at.indices))
-        return None
-
-    return ex.rewrite(node, change)
 
 
 @decompose_padding.space

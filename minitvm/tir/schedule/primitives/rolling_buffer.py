@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from .. import programs as on
 from ..moving import uncovered
 from ..registry import Failure, Requirement, holds_inside, primitive, requirement
 from ..state import ScheduleState
-from ..unfolding import folds_before, replace_shape, unfold
+from ..unfolding import folds_before, replace_shape, unfold, with_dimension
 
 _LONGEST = 4096  # the most iterations of a loop whose windows are compared one by one
 
@@ -420,17 +420,20 @@ def _roll(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int
     analyzer = state.analyzer(block)
     shape = tuple(ex.const(fold.extent, d.dtype) if k == fold.dim else d for k, d in enumerate(buffer.shape))
     folded = replace_shape(buffer, shape)
-    changes: dict[tir.Stmt, tir.Stmt | None] = {}
-    for reader in scope.consumers(block):
-        changes[reader] = _with_folded(reader, {buffer: (folded, fold)})
-    rewritten = _with_folded(block, {buffer: (folded, fold)})
+
+    def with_folded(user: tir.BlockRealize) -> tir.BlockRealize:
+        # The iterators in accesses to the circular buffer become opaque, because their order matters from now on.
+        kinds = (ex.SPATIAL, ex.OPAQUE)
+        return with_dimension(user, buffer, folded, fold.dim, lambda r: _wrapped(r, fold), kinds)
+
+    changes: dict[tir.Stmt, tir.Stmt | None] = {reader: with_folded(reader) for reader in scope.consumers(block)}
     predicate = block.predicate
     at = bound_box(block, region)
     for roll in rolls:
         place = analyzer.simplify(at[roll.dim].start - roll.start)
         first = roll.loop.var < roll.loop.start + 1
         predicate = both(predicate, ex.Or(analyzer.simplify(first), rising(analyzer.simplify(place >= roll.overlap))))
-    changes[block] = ex.replace(rewritten, predicate=predicate)
+    changes[block] = ex.replace(with_folded(block), predicate=predicate)
     state.set_func(tree, tree.rebuild(changes))
     now = state.block(scope.realize.block.id)
     assert now is not None  # the scope stays
@@ -438,39 +441,9 @@ def _roll(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int
     state.replace({now.block: ex.replace(now.block, alloc_buffers=allocated)})
 
 
-def _with_folded(realize: tir.BlockRealize, buffers: Mapping[tir.Buffer, tuple[tir.Buffer, _Roll]]) -> tir.BlockRealize:
-    """Return a block that accesses the circular buffers; the iterators in these accesses become opaque."""
-    ordered: set[ex.Var] = set()
-
-    def change(node: ex.Node) -> ex.Node | None:
-        if isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer in buffers:
-            new, roll = buffers[node.buffer]
-            ordered.update(ex.free_vars(node.indices[roll.dim]))
-            indices = tuple(_around(i, roll) if k == roll.dim else i for k, i in enumerate(node.indices))
-            return ex.replace(node, buffer=new, indices=indices)
-        if isinstance(node, tir.BufferRegion) and node.buffer in buffers:
-            new, roll = buffers[node.buffer]
-            ordered.update(ex.free_vars(node.region[roll.dim]))
-            box = tuple(_wrapped(r, roll) if k == roll.dim else r for k, r in enumerate(node.region))
-            return ex.replace(node, buffer=new, region=box)
-        return None
-
-    changed: tir.BlockRealize = ex.rewrite(realize, change)
-    iters = tuple(
-        ex.replace(it, kind=ex.OPAQUE) if it.var in ordered and it.kind == ex.SPATIAL else it
-        for it in changed.block.iter_vars
-    )
-    return ex.replace(changed, block=ex.replace(changed.block, iter_vars=iters))
-
-
-def _around(index: ex.Expr, roll: _Roll) -> ex.Expr:
-    around: ex.Expr = Analyzer().simplify(index % roll.extent)
-    return around
-
-
 def _wrapped(r: ex.Range, roll: _Roll) -> ex.Range:
     if is_const(r.extent, 1):
-        return ex.Range(_around(r.start, roll), r.extent)
+        return ex.Range(Analyzer().simplify(r.start % roll.extent), r.extent)
     # A circular region is not a box, so the whole dimension is used.
     return ex.Range(ex.const(0, r.start.dtype), ex.const(roll.extent, r.start.dtype))
 
