@@ -9,6 +9,6 @@
 Kernels are functions of plain C and of the vector extensions of GCC and Clang (`kernels`).
 """
 
-from .project import export
+from .project import export, sized_project
 
-__all__ = ["export"]
+__all__ = ["export", "sized_project"]

@@ -59,7 +59,12 @@ def export(
     return place
 
 
-def project(
+def project(model: Any, **options: Any) -> dict[str, bytes]:
+    """Return the files of a C program by their paths. The arguments are those of `export`."""
+    return sized_project(model, **options)[0]
+
+
+def sized_project(
     model: Any,
     *,
     target: str | Target = "cpu",
@@ -67,8 +72,11 @@ def project(
     name: str = "net",
     inputs: Mapping[str, Any] | None = None,
     **options: Any,
-) -> dict[str, bytes]:
-    """Return the files of a C program by their paths. The arguments are those of `export`."""
+) -> tuple[dict[str, bytes], dict[str, int]]:
+    """Return the files of a C program by their paths, and the bytes of each kind of memory that it needs.
+
+    An arena whose size depends on open sizes is left out. The arguments are those of `export`.
+    """
     program_name(name)
     executable = _executable(model, target, options)
     machine = Target(executable.target)
@@ -87,11 +95,14 @@ def project(
         "Makefile": makefile(api, block, machine),
         "CMakeLists.txt": cmake_text(api, block, machine),
     }
-    return {
+    files = {
         **{path: content.encode() for path, content in texts.items()},
         **weight_files(block, name),
         **check_files(api, block, example),
     }
+    arena = {"arena": api.arena_bytes} if isinstance(api.arena_bytes, int) else {}
+    states = sum(t.elements * t.spec.dtype.bytes for t in api.states if isinstance(t.elements, int))
+    return files, {**arena, "states": states, "weights": block.nbytes, "stack": kernels.stack_bytes}
 
 
 def _executable(model: Any, target: str | Target, options: dict[str, Any]) -> Executable:

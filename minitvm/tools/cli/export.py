@@ -6,7 +6,6 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from ...errors import InputError, nearest
 from . import options as opt
@@ -89,19 +88,21 @@ def _artifact(options: argparse.Namespace) -> str:
 
 def _c_program(options: argparse.Namespace) -> str:
     """Write a folder with a C program."""
-    from ...export import new_folder
-    from ...export.c import export
+    from ...export import fill, new_folder
+    from ...export.c import sized_project
 
-    new_folder(options.output)
+    folder = new_folder(options.output)
     target = opt.target(options.target)
     inputs = None if options.input is None else opt.load_arrays(options.input)
     graph = opt.read_graph(options.model, options.shape)
     with progress() as report:
-        folder = export(
-            graph, Path(options.output), target=target, weights=options.weights or "auto", name=options.name or "net",
-            inputs=inputs, progress=report,
+        files, memory = sized_project(
+            graph, target=target, weights=options.weights or "auto", name=options.name or "net", inputs=inputs,
+            progress=report,
         )  # fmt: skip
-    return f"{folder}, {sum(file.stat().st_size for file in folder.rglob('*') if file.is_file()) / 1e6:.1f} MB"
+    fill(folder, files)
+    sizes = ", ".join(f"{kind} {size:,}" for kind, size in memory.items() if size)
+    return f"{folder}, {sum(map(len, files.values())) / 1e6:.1f} MB\nmemory of the program, in bytes: {sizes or 'none'}"
 
 
 def _web_folder(options: argparse.Namespace) -> str:

@@ -275,7 +275,10 @@ def test_the_command_writes_a_folder_and_explains_mistakes(
     model = to_onnx(weighted_graph())
     Path("dense.onnx").write_bytes(model.SerializeToString())
     assert main(["export", "dense.onnx", "--as", "c", "-o", "out", "--name", "dense"]) == 0
-    assert re.fullmatch(r"compiled in \d+\.\d\d s: out, 0\.\d MB\n", capsys.readouterr().out)
+    result = (
+        r"compiled in \d+\.\d\d s: out, 0\.\d MB\nmemory of the program, in bytes: weights [\d,]+(, stack [\d,]+)?\n"
+    )
+    assert re.fullmatch(result, capsys.readouterr().out)
     assert {"dense.h", "dense.c", "dense.hpp", "check.c", "Makefile"} <= {path.name for path in Path("out").iterdir()}
     no_cpu = "C\n  wanted: a target that is a CPU"
     mistakes = {
