@@ -30,6 +30,7 @@ PAGES = (
     "docs/levels.md",
     "docs/using.md",
     "docs/deploy.md",
+    "docs/language-models.md",
     "docs/oracle.md",
     *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("howto/*.md")),
     *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("course/slides/*.md")),

@@ -31,7 +31,7 @@ from minitvm.tools.cli.explore import static_page  # noqa: E402
 # The parts of the site with their pages in order; a page is a path of the project. The lessons are a part of their own.
 PARTS: dict[str, tuple[str, ...]] = {
     "Use": (
-        "docs/using.md", "docs/torch.md", "docs/tflite.md", "docs/cuda.md", "docs/opencl.md", "docs/accel.md",
+        "docs/using.md", "docs/torch.md", "docs/tflite.md", "docs/language-models.md", "docs/cuda.md", "docs/opencl.md", "docs/accel.md",
         "docs/tuning.md", "docs/artifacts.md", "docs/deploy.md", "docs/browser.md", "docs/environment.md",
         "docs/benchmarks.md",
     ),

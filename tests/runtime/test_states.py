@@ -73,6 +73,34 @@ MISTAKES: list[tuple[str, Any, str]] = [
 ]
 
 
+def test_modules_can_share_states(executable: Executable) -> None:
+    """What a run of one module leaves, the other reads; also after both have run on memory of their own."""
+    one, other = GraphModule(executable), GraphModule(executable)
+    one(**row(3, 1))
+    other(**row(5, 4))
+    other.share_states(one)
+    assert other(**row(4, 2)).tolist() == [[7, 7]]
+    assert one(**row(1, 3)).tolist() == [[8, 8]]
+    one.state["rows"] = np.zeros((1, 4, 2), np.float32)
+    assert not other.state["rows"].any()
+    other.reset()
+    assert one(**row(2, 1)).tolist() == [[2, 2]]
+
+
+def test_states_of_other_types_are_not_shared(executable: Executable) -> None:
+    b = GraphBuilder("count")
+    count = b.input("count", (1,))
+    counter = tvm.build(b.build(b.op("add", count, 1.0), states={count: b.op("add", count, 1.0)}), threads=1)
+    with pytest.raises(InputError) as caught:
+        counter.share_states(GraphModule(executable))
+    assert str(caught.value) == (
+        "count and log have different states, so they cannot share them\n"
+        "  wanted: count: float32[1]\n"
+        "  found:  count: no such state"
+    )
+    assert counter().tolist() == [1]
+
+
 @pytest.mark.parametrize(("name", "array", "text"), MISTAKES)
 def test_what_does_not_fit_is_refused_and_changes_nothing(
     executable: Executable, name: str, array: Any, text: str
