@@ -1,10 +1,11 @@
-"""Remove operators that do nothing, and shorten chains of reshapes and transposes: a table of rules."""
+"""Remove operators that do nothing, and shorten chains of operators that move elements: a table of rules."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ...topi import registry
+from ...topi.shapes import paddings, per_axis
 from ..nodes import FUSED, MATCH_CAST, Graph, OpNode, Value
 from ..pattern import Match, ValuePattern, constant, op, value
 from ..rewrite import Rewriter, RewriteRule, rewrite, same_shape
@@ -72,6 +73,41 @@ def part_of_joined(b: Rewriter, match: Match) -> Value | None:
     return None
 
 
+def padding_of_convolution(b: Rewriter, match: Match) -> Value | None:
+    """Pad in the convolution that reads the result of a pad, or return None if it pads with something else.
+
+    Legal: a convolution pads spatial axes with zeros, and one of bytes with its zero point.
+    """
+    item, pad = match.root, match.node("pad")
+    rank = item.output.ndim - 2
+    (before, after), widths = paddings(item.attrs["padding"], rank), pad.attrs["pad_width"]
+    spatial = widths[2:]
+    known = all(isinstance(amount, int) for pair in widths for amount in pair)
+    if not known or any((*widths[0], *widths[1])) or min(min(pair) for pair in spatial) < 0:
+        return None
+    if pad.attrs["pad_mode"] != "constant" or pad.attrs["pad_value"] != item.attrs.get("zero_point", 0):
+        return None
+    ahead = tuple(p + first for p, (first, _) in zip(before, spatial, strict=True))
+    behind = tuple(p + last for p, (_, last) in zip(after, spatial, strict=True))
+    # Windows that hold nothing but padding would be outside of what schedules expect.
+    if any(p >= k for p, k in zip((*ahead, *behind), 2 * _windows(item), strict=True)):
+        return None
+    attrs = {**item.attrs, "padding": (*ahead, *behind)}
+    convolved: Value = b.op(item.op, match["x"], *item.inputs[1:], name=item.output.name, **attrs)
+    return convolved
+
+
+def _windows(item: OpNode) -> tuple[int, ...]:
+    """Return the extents of a convolution's dilated filters; 0 for a symbolic one."""
+    kernel = item.inputs[1].shape[2:]
+    dilations = per_axis(item.attrs["dilation"], len(kernel), "dilation")
+    return tuple((k - 1) * d + 1 if isinstance(k, int) else 0 for k, d in zip(kernel, dilations, strict=True))
+
+
+def _is_channels_first(item: OpNode) -> bool:
+    return item.attrs.get("data_layout", "NCHW") == "NCHW" and item.attrs.get("kernel_layout", "OIHW") == "OIHW"
+
+
 def _instead(b: Rewriter, match: Match, kind: str, x: Value, **attrs: object) -> Value:
     """Add the operator `kind`, which replaces the operator at the root of the match and takes over its name."""
     result: Value = b.op(kind, x, name=match.root.output.name, **attrs)
@@ -137,4 +173,13 @@ RULES = [
     RewriteRule(op((), op((), _X, when=_is_view), when=_is_shortened), one_reshape),
     RewriteRule(op(("multiply", "divide"), _X, _all(1), when=_keeps_shape), "x"),
     RewriteRule(op("strided_slice", op(("concatenate", "stack"), ..., name="joined")), part_of_joined),
+    RewriteRule(
+        op(
+            ("nn.conv1d", "nn.conv2d", "nn.conv3d", "qnn.conv2d"),
+            op("nn.pad", _X, name="pad"),
+            ...,
+            when=_is_channels_first,
+        ),
+        padding_of_convolution,
+    ),
 ]
