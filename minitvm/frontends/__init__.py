@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .gguf import from_gguf, read_gguf
+    from .huggingface import from_huggingface
     from .onnx import from_onnx
     from .onnx.export.to_onnx import to_onnx
     from .tflite import from_tflite
     from .torch import from_torch
 
 _DEFINED_IN = {
-    "from_gguf": "gguf", "from_onnx": "onnx", "from_tflite": "tflite", "from_torch": "torch",
-    "read_gguf": "gguf", "to_onnx": "onnx.export.to_onnx",
+    "from_gguf": "gguf", "from_huggingface": "huggingface", "from_onnx": "onnx", "from_tflite": "tflite",
+    "from_torch": "torch", "read_gguf": "gguf", "to_onnx": "onnx.export.to_onnx",
 }  # fmt: skip
 
-__all__ = ["from_gguf", "from_onnx", "from_tflite", "from_torch", "onnx", "read_gguf", "to_onnx"]
+__all__ = ["from_gguf", "from_huggingface", "from_onnx", "from_tflite", "from_torch", "onnx", "read_gguf", "to_onnx"]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...errors import ModelError
 from ...executable.alignment import frozen
-from ...graph.nodes import Dim, Graph
+from ...graph.nodes import Graph
 from .block_weights import BlockWeights, PackedWeights, product_in_bytes
 from .conversion import Conversion
+from .decoder_config import DecoderConfig, DecoderOptions
 from .heads import heads_of, joined_heads, turned
 from .operand import Operand
 from .operand_builder import OperandBuilder
@@ -60,49 +60,6 @@ class DecoderWeights:
         if key not in self._shared:
             self._shared[key] = make()
         return self._shared[key]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecoderConfig:
-    """The sizes and the options of a decoder.
-
-    The first `rotated` features of a head are rotated in pairs: neighbours if `interleaved`, or else feature k with
-    feature k + rotated / 2. Pair k at position p turns by p * rope_scale * rope_base^(-2k / rotated) / rope_factors[k].
-    `activation` is an operator of one input. Embeddings are multiplied by `embedding_scale`.
-    """
-
-    depth: int
-    width: int
-    heads: int
-    key_heads: int
-    head_width: int
-    hidden: int
-    vocabulary: int
-    context: int
-    epsilon: float = 1e-5
-    rotated: int = 0
-    interleaved: bool = False
-    rope_base: float = 10000.0
-    rope_scale: float = 1.0
-    rope_factors: np.ndarray | None = None
-    activation: str = "nn.silu"
-    embedding_scale: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecoderOptions:
-    """What one program of a decoder computes.
-
-    It reads `tokens` int32 [batch, length] and `positions` int32 [batch], the place of each row's first token. With
-    `bytes`, products with weights in blocks round their data to bytes; otherwise these weights become floats. The
-    logits are float32 [batch, vocabulary], those after the last token; with `all_logits`, those after every token,
-    [batch, length, vocabulary].
-    """
-
-    batch: Dim = 1
-    length: Dim = 1
-    bytes: bool = True
-    all_logits: bool = False
 
 
 def decoder(name: str, config: DecoderConfig, weights: DecoderWeights, options: DecoderOptions) -> Graph:

@@ -110,8 +110,8 @@ EPSILON = key("llama.attention.layer_norm_rms_epsilon", 6, struct.pack("<f", 1e-
             "{path}: the metadata have no 'llama.attention.layer_norm_rms_epsilon'",
         ),
         (
-            lambda m: changed(m, EPSILON, EPSILON[:-8] + struct.pack("<Ii", 5, 7)),
-            "{path}: the metadata 'llama.attention.layer_norm_rms_epsilon' are 7, wanted a number",
+            lambda m: changed(m, EPSILON, EPSILON[:-4] + struct.pack("<f", -1.0)),
+            "{path}: wanted a positive llama.attention.layer_norm_rms_epsilon, found -1.0",
         ),
         (
             lambda m: changed(m, b"blk.0.attn_q.weight", b"blk.0.attn_Q.weight"),
@@ -135,6 +135,12 @@ def test_other_kinds_are_refused_by_name(tmp_path: Path) -> None:
     write_model(path, metadata={"expert_count": 8})
     with pytest.raises(UnsupportedOperator, match=r"a mixture of experts \(llama.expert_count\) is not supported"):
         from_gguf(path)
+    write_model(path, metadata={"attention.sliding_window": 16})
+    with pytest.raises(
+        UnsupportedOperator, match="attention to a window of 16 tokens is not supported\n  try:    max_l"
+    ):
+        from_gguf(path)
+    assert from_gguf(path, max_length=16).inputs
     write_model(path, metadata={"rope.scaling.type": "yarn"})
     with pytest.raises(UnsupportedOperator, match=r"positions scaled as 'yarn' \(llama.rope.scaling.type\)"):
         from_gguf(path)

@@ -1,0 +1,40 @@
+"""Language models in folders as Hugging Face publishes them: config.json and files .safetensors.
+
+    graph = minitvm.frontends.from_huggingface("Llama-3.2-1B/")
+    module = minitvm.build("Llama-3.2-1B/config.json", shapes={"tokens": (1, 1)}, max_length=2048)
+
+The graph is that of a GGUF file of the same model, with weights in float32. Inputs, outputs and states are described at
+`from_gguf`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...graph.nodes import Graph
+from ...importing import Frontend
+
+__all__ = ["FRONTEND", "from_huggingface"]
+
+
+def from_huggingface(
+    folder: str | os.PathLike[str],
+    *,
+    shapes: Mapping[str, Sequence[Any]] | None = None,
+    max_length: int | None = None,
+    all_logits: bool = False,
+) -> Graph:
+    """Return the graph of the model in a folder, or of its config.json (llama, mistral, qwen2, qwen3, gemma).
+
+    The options are those of `from_gguf`. Raises `ModelError` if a file is missing or damaged, and `UnsupportedOperator`
+    for another architecture, or an option that changes the meaning and is not supported.
+    """
+    from .importer import import_folder
+
+    return import_folder(folder, shapes or {}, max_length, all_logits=all_logits)
+
+
+_OPTIONS = frozenset({"shapes", "max_length"})
+FRONTEND = Frontend("a folder of Hugging Face", "HuggingFaceFolder", "config.json", from_huggingface, _OPTIONS)
