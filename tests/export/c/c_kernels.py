@@ -17,6 +17,8 @@ from minitvm.tir.nodes import Buffer, PrimFunc
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-D_GNU_SOURCE")
 SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 FAST = ("-O1", "-march=native")
+ARM = "aarch64-linux-gnu-gcc"
+RUN_ON_ARM = ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")
 
 # The sanitizer reports accesses beyond an array. Without it, the next page may not be accessed.
 _MAIN = """
@@ -57,13 +59,15 @@ def run_many(
     flags: Sequence[str] = (*FAST, *SANITIZERS),
 ) -> list[list[np.ndarray]]:
     """As `run_in_c`, for several kernels in one program. Their names differ."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no {compiler}")
+    runner = RUN_ON_ARM if compiler == ARM else ()
+    for program in (compiler, *runner[:1]):
+        if shutil.which(program) is None:
+            pytest.skip(f"no {program}")
     kernels = [generate(func) for func, _, _ in calls]
     with tempfile.TemporaryDirectory() as folder:
         program = built(Path(folder), _program(kernels, calls), compiler, flags)
         data = b"".join(np.ascontiguousarray(a).tobytes() for _, arrays, _ in calls for a in arrays)
-        result = subprocess.run([program], input=data, capture_output=True, check=False, timeout=100)
+        result = subprocess.run([*runner, program], input=data, capture_output=True, check=False, timeout=100)
     assert result.returncode == 0, f"{result.stderr.decode()[:4000]}\n{source(kernels)[-6000:]}"
     return _arrays(result.stdout, calls)
 

@@ -47,6 +47,17 @@ def check(model: Any, folder: Path, **options: Any) -> None:
     assert call(program, folder=folder) == EQUAL
 
 
+def check_on_arm(model: Any, folder: Path, arch: str = "a76", **options: Any) -> Path:
+    """Require that a model as C for a Cortex computes, under QEMU, the bits of the same kernels here."""
+    written(model, folder, target=f"cpu -arch=cortex-{arch}", **options)
+    assert call("make", "-s", "check", f"CFLAGS=-O1 -Werror -mcpu=cortex-{arch}", folder=folder) == EQUAL
+    return folder
+
+
 needs_gcc = pytest.mark.skipif(
     not all(map(shutil.which, ("gcc", "g++", "make"))), reason="gcc, g++ or make is not installed"
+)
+needs_arm = pytest.mark.skipif(
+    not all(map(shutil.which, ("aarch64-linux-gnu-gcc", "qemu-aarch64"))),
+    reason="no compiler for aarch64, or no qemu",
 )

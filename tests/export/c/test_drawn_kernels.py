@@ -20,7 +20,7 @@ from tests.machines.simd.vectors.test_tile_products import product, tensorized
 pytestmark = needs_gcc
 
 
-@examples(4, 150, deadline=None)
+@examples(4, 300, deadline=None)
 @given(scheduled())
 def test_drawn_programs_with_schedules(tmp_path_factory: pytest.TempPathFactory, drawn: Scheduled) -> None:
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,14 +13,9 @@ from minitvm.graph import Graph, GraphBuilder
 from minitvm.tools import models
 from minitvm.tools.models.mobilenet_v3 import mobilenet_v3
 from tests.export.c.networks import require_results_within_bounds, small
-from tests.export.c.programs import EQUAL, call, compiled, needs_gcc, written
+from tests.export.c.programs import EQUAL, call, check_on_arm, compiled, needs_arm, needs_gcc, written
 
 pytestmark = needs_gcc
-
-needs_arm = pytest.mark.skipif(
-    shutil.which("aarch64-linux-gnu-gcc") is None or shutil.which("qemu-aarch64") is None,
-    reason="no compiler for aarch64, or no qemu",
-)
 
 
 @pytest.mark.full
@@ -49,8 +43,7 @@ def test_a_network_on_arm(name: str, tmp_path: Path) -> None:
     graph, target = small(name), code_target("cpu -arch=cortex-a76")
     fused, inputs = optimize_graph(graph, target), models.example_inputs(graph)
     executable = compile_fused(graph, fused, target)
-    folder = written(executable, tmp_path / "net", inputs=inputs)
-    assert call("make", "-s", "check", "CFLAGS=-O1 -mcpu=cortex-a76", folder=folder) == EQUAL
+    folder = check_on_arm(executable, tmp_path / "net", inputs=inputs)
     for number, result in enumerate(require_results_within_bounds(fused, target, inputs)):
         assert result.tobytes() == (folder / f"check/output_{number}_run_0.bin").read_bytes()
 
@@ -86,6 +79,4 @@ def start_of_mobilenet() -> Graph:
     [(mixed, "a76"), (attention, "a76"), (attention, "a53"), (start_of_mobilenet, "a76")],
 )
 def test_a_small_network_on_arm(graph: Callable[[], Graph], arch: str, tmp_path: Path) -> None:
-    folder = written(graph(), tmp_path / "net", target=f"cpu -arch=cortex-{arch}")
-    flags = f"CFLAGS=-O1 -Werror -mcpu=cortex-{arch}"
-    assert call("make", "-s", "check", flags, folder=folder) == EQUAL
+    check_on_arm(graph(), tmp_path / "net", arch)

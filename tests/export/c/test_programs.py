@@ -18,7 +18,7 @@ from minitvm.reference.strategies.graphs import RandomGraph, graphs
 from minitvm.reference.strategies.states import Stateful, stateful
 from minitvm.script import from_source
 from tests.executable import loop_graphs
-from tests.export.c.programs import call, check, compiled, needs_gcc, written
+from tests.export.c.programs import call, check, check_on_arm, compiled, needs_arm, needs_gcc, written
 from tests.fewer import examples
 
 pytestmark = needs_gcc
@@ -104,10 +104,17 @@ def test_a_loop_program_with_scalars(tmp_path: Path) -> None:
         project(from_source(ADD.replace("k: T.float32", "k: T.float16").replace("* k", '* T.cast(k, "float32")')))
 
 
-@examples(5, 100, deadline=None)
+@examples(5, 300, deadline=None)
 @given(graphs())
 def test_drawn_graphs(tmp_path_factory: pytest.TempPathFactory, drawn: RandomGraph) -> None:
     check(drawn.graph, tmp_path_factory.mktemp("drawn") / "net", inputs=drawn.inputs)
+
+
+@needs_arm
+@examples(3, 100, deadline=None)
+@given(graphs())
+def test_drawn_graphs_on_arm(tmp_path_factory: pytest.TempPathFactory, drawn: RandomGraph) -> None:
+    check_on_arm(drawn.graph, tmp_path_factory.mktemp("drawn") / "net", inputs=drawn.inputs)
 
 
 @examples(3, 30, deadline=None)
