@@ -191,7 +191,7 @@ def test_auto_takes_the_regions_that_save_the_most_time(monkeypatch: pytest.Monk
     np.testing.assert_allclose(module(X), interpreter.run(network(), [X])[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("command", ["run", "profile", "show", "export", "explain"])
+@pytest.mark.parametrize("command", ["run", "check", "profile", "show", "export", "explain"])
 def test_commands_take_an_engine(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import onnx
 
@@ -201,7 +201,7 @@ def test_commands_take_an_engine(command: str, tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "net.onnx"
     onnx.save(to_onnx(network()), str(path))
     more = {
-        "run": ["--check"], "profile": ["--runs", "1", "--threads", "1"], "show": ["--level", "fused"],
+        "run": ["--check"], "check": [], "profile": ["--runs", "1", "--threads", "1"], "show": ["--level", "fused"],
         "export": ["-o", str(tmp_path / "net.mtvm")], "explain": ["--threads", "1"],
     }  # fmt: skip
     with registered(Toy(supports=only("nn.conv2d"))):
@@ -214,7 +214,8 @@ def test_commands_take_an_engine(command: str, tmp_path: Path, capsys: pytest.Ca
             assert main(["export", str(path), "--as", "c", "-o", str(tmp_path / "c"), "--engine", "toy"]) == 2
             assert "--engine goes with --as mtvm" in capsys.readouterr().err
     assert {
-        "run": "ok, difference", "profile": "toy_0", "show": "# toy computes this region\ndef toy_0(",
+        "run": "ok, difference", "check": "all levels agree", "profile": "toy_0",
+        "show": "# toy computes this region\ndef toy_0(",
         "export": "net.mtvm", "explain": "engines compute 1 of 5 operators, in 1 region\n  toy_0: 1 nn.conv2d; toy ",
     }[command] in text  # fmt: skip
     if command == "explain":

@@ -40,6 +40,7 @@ def register(commands: opt.Commands) -> None:
         "check", help="compare the interpreter of every level with the compiled result", description=__doc__
     )
     opt.add_model(parser, programs=True)
+    opt.add_engine(parser)
     parser.add_argument(
         "--seed", type=opt.natural, default=0, metavar="N", help="seed for the random inputs, 0 or more"
     )
@@ -53,6 +54,7 @@ def register(commands: opt.Commands) -> None:
 
 def check(options: argparse.Namespace) -> int:
     from ...build import optimize_graph
+    from ...build_options import BuildOptions
     from ...expr import replace
     from ...graph.at_bounds import at_bounds
     from ...lowering import to_units
@@ -65,8 +67,9 @@ def check(options: argparse.Namespace) -> int:
     graph = replace(opt.read_graph(options.model, options.shape), states=())
     opt.fixed_shapes(graph)
     with progress() as report:
-        failures, incomplete = check_model(graph, target, options.seed, report), 0
-        units = to_units(at_bounds(optimize_graph(graph, target)))
+        engines = opt.engines(options)
+        failures, incomplete = check_model(graph, target, options.seed, report, engines), 0
+        units = to_units(at_bounds(optimize_graph(graph, target, BuildOptions(engines=engines))))
         cases, omitted = operator_cases(units, target, options.seed, report, options.seconds or 0)
         incomplete += bool(omitted)
         if omitted:
@@ -90,13 +93,15 @@ def _check_programs(options: argparse.Namespace, target: Target) -> int:
         raise InputError(f"{path} is a folder, wanted a file" if path.is_dir() else f"no such file: {path}")
     if options.shape:
         raise InputError("--shape is for models; the dimensions of a program are in its text")
+    if options.engine:
+        raise InputError("--engine is for models; engines compute operators")
     faults = check_file(path, target, options.seed)
     failed = "1 check failed" if faults == 1 else f"{faults} checks failed"
     print(failed if faults else "all agree")
     return 1 if faults else 0
 
 
-def check_model(graph: Graph, target: Target, seed: int, report: Report) -> int:
+def check_model(graph: Graph, target: Target, seed: int, report: Report, engines: str | tuple[str, ...] = ()) -> int:
     """The compiled model against the graph interpreter; prints the line of the graph level."""
     from ... import build
     from ...expr import replace
@@ -122,7 +127,7 @@ def check_model(graph: Graph, target: Target, seed: int, report: Report) -> int:
     graph = replace(graph, outputs=outputs)
     expected = interpreter.run(graph, inputs, listeners=[steps])
     seconds = time.perf_counter() - start
-    results = build(graph, target, progress=report)(**inputs)
+    results = build(graph, target, progress=report, engines=engines)(**inputs)
     results = results if isinstance(results, tuple | list) else (results,)
     worst = max((relative_difference(f, e) for f, e in zip(results, expected, strict=True)), default=0.0)
     what = "the whole model" + (" with what its last softmax reads" if logits else "")
