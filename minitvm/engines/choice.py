@@ -125,6 +125,7 @@ def chosen(
             node = described(by_name[region.engine], node, arrays)
             if measured:
                 choice = replace(choice, seconds=measure(by_name[region.engine], node, arrays, target, threads))
+                node = replace(node, attrs={**node.attrs, "seconds": choice.seconds})
         except Exception as error:
             choice = replace(choice, reason=text_of(error))
             if not competing:

@@ -62,7 +62,7 @@ def _function(graph: Graph, name: str, names: _ValueNames, mark: dict[Node, str]
         label = item.op
         if item.op == FUSED:
             label = called
-            groups += [f"# {item.engine} computes this region"] if item.engine else []
+            groups += [_region_note(item)] if item.engine else []
             groups += [*_function(item.graph, label, _ValueNames(names.functions), mark), ""]
         elif item.op == LOOP:
             groups += [*_function(item.body, f"{called}_body", _ValueNames(names.functions), mark, called), ""]
@@ -73,6 +73,13 @@ def _function(graph: Graph, name: str, names: _ValueNames, mark: dict[Node, str]
     params = ", ".join(f"{names(v)}: {v.type}" for v in graph.inputs)
     results = ", ".join(names(v) for v in graph.outputs)
     return [*groups, f"def {identifier(name)}({params}):", *body, f"    return {results}"]
+
+
+def _region_note(item: OpNode) -> str:
+    """Return the comment above a region. It contains the seconds that the choice of the engine depended on, if any."""
+    seconds = item.attrs.get("seconds")
+    measured = f", in {seconds[0] * 1e3:.3g} ms (minitvm: {seconds[1] * 1e3:.3g} ms)" if seconds else ""
+    return f"# {item.engine} computes this region{measured}"
 
 
 def _line(item: OpNode, names: _ValueNames, label: str, called: str = "") -> str:

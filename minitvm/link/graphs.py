@@ -285,7 +285,7 @@ class _Linking:
             if value not in slots:
                 slots[value] = outputs.get(value) or _slot(value)
         reads, writes = ([(slots[v], _spec(v)) for v in values] for values in (node.inputs, node.outputs))
-        attrs = {key: value for key, value in node.attrs.items() if key not in ("graph", ENGINE)}
+        attrs = {key: value for key, value in node.attrs.items() if key not in ("graph", ENGINE, "seconds")}
         nbytes = attrs.get("workspace", 0)
         if nbytes:
             name = f"{node.graph.name}_workspace"
