@@ -63,14 +63,34 @@ def _store(aligned: bool) -> Callable[..., str]:
         t = library.type(kind, lanes)
         head = f"void {name}({memory_type(kind)} *p, {t} v)"
         if lanes != physical(lanes):
-            lane_by_lane = [f"for (int l = 0; l < {lanes}; ++l) p[l] = {_bytes('v[l]', kind)};"]
-            return branched(library, head, instructions.store(library, kind, Selected("all", lanes)), lane_by_lane)
+            return branched(
+                library, head, instructions.store(library, kind, Selected("all", lanes)), _pieces(library, kind, lanes)
+            )
         if kind is B1:
             place = library.place(_U8, lanes, aligned)
             return function(head, f"*({place} *)p = __builtin_convertvector(-v, {library.type(_U8, lanes)});")
         return function(head, f"*({library.place(kind, lanes, aligned)} *)p = v;")
 
     return write
+
+
+def _pieces(library: Any, kind: Element, lanes: int) -> list[str]:
+    """The lines that store a vector in pieces whose number of lanes is a power of two, and the last lanes one by one.
+
+    GCC would copy lanes that are stored in a loop from the stack.
+    """
+    lines, start = [], 0
+    while start < lanes:
+        size = 1 << ((lanes - start).bit_length() - 1)
+        if kind is B1 or size == 1 or size * kind.itemsize < 8:
+            break
+        place = library.place(kind, size, False)
+        picks = ", ".join(map(str, range(start, start + size)))
+        lines.append(f"*({place} *)(p + {start}) = __builtin_shufflevector(v, v, {picks});")
+        start += size
+    if start < lanes:
+        lines.append(f"for (int l = {start}; l < {lanes}; ++l) p[l] = {_bytes('v[l]', kind)};")
+    return lines
 
 
 def _bytes(lane: str, kind: Element) -> str:

@@ -78,7 +78,10 @@ def load(library: Any, kind: Element, selected: Selected) -> list[tuple[str, str
 
 
 def store(library: Any, kind: Element, selected: Selected) -> list[tuple[str, str]]:
-    """Return branches (condition, statement) that store the selected lanes of `v` at `p`."""
+    """Return branches (condition, statement) that store the selected lanes of `v` at `p`.
+
+    AVX2's instruction takes some processors longer than a store for each piece, so it only serves masks.
+    """
     register = _register(physical(selected.lanes) * kind.itemsize)
     return [
         (
@@ -88,6 +91,7 @@ def store(library: Any, kind: Element, selected: Selected) -> list[tuple[str, st
             else f"{prefix}_maskstore_epi{kind.bits}(({_POINTEES[kind.bits]} *)p, {mask}, ({register})v);",
         )
         for condition, prefix, mask, is_mask in _forms(library, kind, selected)
+        if is_mask or selected.form != "all"
     ]
 
 
