@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ...arith import Analyzer, regions
-from ...expr import Expr, IntImm, IterVar, Range, Var, const, replace, structural_equal
+from ...expr import Expr, IntImm, IterVar, Node, Range, Var, const, replace, structural_equal
 from ...expr.printer import fresh
 from .. import nodes as tir
 from ..analysis.block_kinds import Scope
@@ -288,14 +288,13 @@ def staged(
     `cached` has the shape of the buffer, or that of the box `tile`. Views of the buffer become views of `cached`, in
     its scope.
     """
-    moved = None if tile is None else _into_tile(tile)
     rewritten: dict[tir.Stmt, tir.Stmt] = {}
     for user in users:
-        block: tir.Stmt = user.block
-        views = {view: replace(view, scope=cached.scope) for view in views_on(block, part.buffer)}
-        if views:
-            block = with_buffers(block, views)
-        changed = with_buffer(block, part.buffer, cached, moved)
+        if tile is None:
+            views = {view: replace(view, scope=cached.scope) for view in views_on(user.block, part.buffer)}
+            changed: Node = with_buffers(user.block, {**views, part.buffer: cached})
+        else:  # then there are no views
+            changed = with_buffer(user.block, part.buffer, cached, _into_tile(tile))
         assert isinstance(changed, tir.Block)
         rewritten[user.block] = changed
     return Insertion(part.tree, part.scope, rewritten, allocated=[cached])

@@ -103,8 +103,8 @@ REINDEX.drop("a buffer that is written again later", "reindex", "sound_dataflow"
 REINDEX.edit(
     "iterators in reverse",
     "reindex",
-    "for it in point.iterators)\n    shape",
-    "for it in point.iterators[::-1])\n    shape",
+    "for it in match.iterators)\n    shape",
+    "for it in match.iterators[::-1])\n    shape",
 )
 REINDEX_READ = Faults(
     "reindex_cache_read",
@@ -126,8 +126,8 @@ REINDEX_WRITE = Faults(
 REINDEX_WRITE.edit(
     "the copy stands at another place than the store",
     "_cached",
-    "stage_points(state, tree, point, cached, tuple(finals), copied_loops=True)",
-    "stage_points(state, tree, point, cached, tuple(finals)[::-1], copied_loops=True)",
+    "stage_points(state, part, cached, tuple(finals), copied_loops=True)",
+    "stage_points(state, part, cached, tuple(finals)[::-1], copied_loops=True)",
 )
 REINDEX_WRITE.drop("one of several writers", "reindex_cache_write", "only_writer")
 REINDEX_WRITE.drop("two iterations in one place", "reindex_cache_write", "map_of_write")

@@ -26,25 +26,22 @@ from ..state import ScheduleState
 @requirement
 def reads_it(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
     """the index or name refers to a buffer that the block reads"""
-    if staging.region_of(regions_read(block.block), read_buffer_index) is not None:
-        return None
-    return Failure(
-        {block.block: "this block"},
-        f"one of the buffers that {block.block.name} reads",
-        f"{read_buffer_index!r}; it reads {staging.listing(regions_read(block.block))}",
-    )
+    return _why_no_region(block, "reads", regions_read(block.block), read_buffer_index)
 
 
 @requirement
 def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> Failure | None:
     """the index or name refers to a buffer that the block writes"""
-    if staging.region_of(regions_written(block.block), write_buffer_index) is not None:
+    return _why_no_region(block, "writes", regions_written(block.block), write_buffer_index)
+
+
+def _why_no_region(
+    block: BlockRealize, does: str, regions: Sequence[BufferRegion], index: int | str | Buffer
+) -> Failure | None:
+    if staging.region_of(regions, index) is not None:
         return None
-    return Failure(
-        {block.block: "this block"},
-        f"one of the buffers that {block.block.name} writes",
-        f"{write_buffer_index!r}; it writes {staging.listing(regions_written(block.block))}",
-    )
+    expected = f"one of the buffers that {block.block.name} {does}"
+    return Failure({block.block: "this block"}, expected, f"{index!r}; it {does} {staging.listing(regions)}")
 
 
 @requirement

@@ -3,52 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ....arith import Analyzer, iter_map
 from ....errors import InputError
 from ....expr import Expr, Node, free_vars, structural_equal, substitute
-from ...analysis.block_kinds import Scope, why_neither
+from ...analysis.block_kinds import why_neither
 from ...analysis.block_regions import buffers_written, regions_read, regions_written
 from ...conditions import uses
 from ...index_map import IndexMap
 from ...nodes import Block, BlockRealize, Buffer
 from .. import programs as on
 from ..lambdas import IndexLambda
-from ..point_stages import Point, copies_its_values, point_of, stage_points
+from ..point_stages import PointPart, by_point, copies_its_values, stage_points
 from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
-from ..staging import BufferPart, free_name, initialised, listing, part_read, part_written, region_of, scoped_name
+from ..staging import free_name, initialised, listing, part_read, part_written, region_of, scoped_name
 from ..state import ScheduleState
 from .cache import at_most_one_writer, only_writer, reads_it, writes_it
 
 Chosen = tuple[str, int] | list[Any] | str | Buffer
 
 
-@dataclass(frozen=True)
-class PartByPoint(BufferPart):
-    """A `BufferPart`, with the single element that each iteration of the block touches, or a message that says why
-    there is no such element.
-    """
-
-    point: Point | str
+def _read(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> PointPart:
+    return by_point(part_read(state, block, read_buffer_index))
 
 
-def _by_point(part: BufferPart) -> PartByPoint:
-    point = point_of(part.block, part.buffer, part.write)
-    return PartByPoint(part.tree, part.scope, part.block, part.region, part.write, point)
+def _written(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> PointPart:
+    return by_point(part_written(state, block, write_buffer_index))
 
 
-def _read(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> PartByPoint:
-    return _by_point(part_read(state, block, read_buffer_index))
-
-
-def _written(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> PartByPoint:
-    return _by_point(part_written(state, block, write_buffer_index))
-
-
-def _named(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> PartByPoint:
+def _named(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> PointPart:
     kind, named = _access(block.block, buffer) or ("", None)
     assert named is not None  # names_an_access
     return _written(state, block, named) if kind == "write" else _read(state, block, named)
@@ -82,13 +67,13 @@ def names_an_access(state: ScheduleState, block: BlockRealize, buffer: Chosen) -
     )
 
 
-def _single(part: PartByPoint) -> Failure | None:
-    realize, buffer, point = part.block, part.buffer, part.point
-    if isinstance(point, str):
+def _single(part: PointPart) -> Failure | None:
+    realize, buffer = part.block, part.buffer
+    if part.reason is not None:
         expected = f"one element of {buffer.name} in each iteration of {realize.block.name}"
-        return Failure({realize.block: "this block"}, expected, point)
+        return Failure({realize.block: "this block"}, expected, part.reason)
     analyzer = Analyzer()
-    outside = {v for it in point.iterators for part in (it.dom.start, it.dom.extent) for v in free_vars(part)}
+    outside = {v for it in part.iterators for v in free_vars(it.dom)}
     outside &= part.tree.moving
     if outside:
         return Failure(
@@ -99,12 +84,12 @@ def _single(part: PartByPoint) -> Failure | None:
     if not part.write:
         return _not_written(realize, buffer)
     # A copy runs in another order, so it must not matter which of two writes to one element comes last.
-    domains = {it.var: it.dom for it in point.iterators}
-    if not iter_map.detect([analyzer.simplify(i) for i in point.indices], domains, level="injective"):
+    domains = {it.var: it.dom for it in part.iterators}
+    if not iter_map.detect([analyzer.simplify(i) for i in part.indices], domains, level="injective"):
         return Failure(
             {realize.block: "this block"},
             f"every element of {buffer.name} written by one combination of iterators only",
-            f"it is not shown that {buffer.name}[{', '.join(map(str, point.indices))}] is written once",
+            f"it is not shown that {buffer.name}[{', '.join(map(str, part.indices))}] is written once",
         )
     return None
 
@@ -124,7 +109,7 @@ def _not_written(realize: BlockRealize, buffer: Buffer) -> Failure | None:
 
 
 @requirement
-def single_point(match: PartByPoint) -> Failure | None:
+def single_point(match: PointPart) -> Failure | None:
     """each iteration of the block touches exactly one element f(v) of the buffer, where v are the values of the block's
     iterators
 
@@ -134,19 +119,19 @@ def single_point(match: PartByPoint) -> Failure | None:
 
 
 @requirement
-def single_point_read(match: PartByPoint) -> Failure | None:
+def single_point_read(match: PointPart) -> Failure | None:
     """each iteration of the block reads one element of the buffer, and writes none of its elements"""
     return _single(match)
 
 
 @requirement
-def single_point_written(match: PartByPoint) -> Failure | None:
+def single_point_written(match: PointPart) -> Failure | None:
     """each iteration of the block writes one element f(v) of the buffer, and f is injective"""
     return _single(match)
 
 
 @requirement
-def sound_dataflow(state: ScheduleState, block: BlockRealize, match: PartByPoint) -> Failure | None:
+def sound_dataflow(state: ScheduleState, block: BlockRealize, match: PointPart) -> Failure | None:
     """if the block reads the buffer, the buffer has at most one writer, which comes first (as for cache_read); if the
     block writes it, the block is complete or a reduction (as for cache_write)
     """
@@ -165,9 +150,8 @@ def _mapped(block: Block, index_map: Map) -> IndexMap:
     return IndexMap.from_func(index_map, ndim=len(dtypes), index_dtype=dtypes).simplified()
 
 
-def _bad_map(part: PartByPoint, index_map: Map) -> Failure | None:
-    block, buffer, point = part.block, part.buffer, part.point
-    assert isinstance(point, Point)  # single_point
+def _bad_map(part: PointPart, index_map: Map) -> Failure | None:
+    block, buffer = part.block, part.buffer
     spots: dict[Node, str] = {block.block: "this block"}
     names = ", ".join(it.var.name for it in block.block.iter_vars)
     expected = f"a map from its {len(block.block.iter_vars)} iterators ({names}) to indices"
@@ -176,18 +160,18 @@ def _bad_map(part: PartByPoint, index_map: Map) -> Failure | None:
         finals = mapping.map_indices([it.var for it in block.block.iter_vars])
     except InputError as error:
         return Failure(spots, expected, str(error).splitlines()[0])
-    unused = [it.var for it in block.block.iter_vars if it not in point.iterators]
+    unused = [it.var for it in block.block.iter_vars if it not in part.iterators]
     extra = [v.name for v in unused if any(uses(e, [v]) for e in finals)]
     if extra:
         return Failure(spots, f"a map of the iterators that index {buffer.name}", f"it uses {', '.join(extra)}")
     try:
-        narrow, extents = _narrowed(point, finals)
+        narrow, extents = _narrowed(part, finals)
         narrow.map_shape(extents)
         reason = narrow.why_not_injective(extents)
     except InputError as error:
         return Failure(spots, "a map whose indices have known ranges from zero", str(error).splitlines()[0])
     # If one place of the copy is written twice, both times the same element is written.
-    if reason is None or (not part.write and _contains(finals, point.indices)):
+    if reason is None or (not part.write and _contains(finals, part.indices)):
         return None
     return Failure(spots, "a map that takes no two iterations to one place", reason)
 
@@ -198,19 +182,19 @@ def _contains(finals: Sequence[Expr], indices: Sequence[Expr]) -> bool:
     return all(any(structural_equal(analyzer.simplify(i), e) for e in places) for i in indices)
 
 
-def _narrowed(point: Point, finals: Sequence[Expr]) -> tuple[IndexMap, list[Expr]]:
+def _narrowed(part: PointPart, finals: Sequence[Expr]) -> tuple[IndexMap, list[Expr]]:
     """Return (the map over only the iterators that the indices use, shifted to start at zero; the extents of these
     iterators).
     """
-    fresh = [it.var.with_name(it.var.name) for it in point.iterators]
-    moved = {it.var: v + it.dom.start for it, v in zip(point.iterators, fresh, strict=True)}
+    fresh = [it.var.with_name(it.var.name) for it in part.iterators]
+    moved = {it.var: v + it.dom.start for it, v in zip(part.iterators, fresh, strict=True)}
     analyzer = Analyzer()
     rows = tuple(analyzer.simplify(substitute(e, moved)) for e in finals)
-    return IndexMap(tuple(fresh), rows), [it.dom.extent for it in point.iterators]
+    return IndexMap(tuple(fresh), rows), [it.dom.extent for it in part.iterators]
 
 
 @requirement
-def map_of_read(match: PartByPoint, index_map: Map) -> Failure | None:
+def map_of_read(match: PointPart, index_map: Map) -> Failure | None:
     """the map takes the block's iterators, uses only iterators that index the buffer, and never returns a negative
     index
 
@@ -221,7 +205,7 @@ def map_of_read(match: PartByPoint, index_map: Map) -> Failure | None:
 
 
 @requirement
-def map_of_write(match: PartByPoint, index_map: Map) -> Failure | None:
+def map_of_write(match: PointPart, index_map: Map) -> Failure | None:
     """the map takes the block's iterators, uses only iterators that index the buffer, and never returns a negative
     index
 
@@ -233,7 +217,7 @@ def map_of_write(match: PartByPoint, index_map: Map) -> Failure | None:
 @primitive(
     past="was reindexed in", kind="ReIndex", requires=[names_an_access, single_point, sound_dataflow], match=_named
 )
-def reindex(state: ScheduleState, match: PartByPoint, block: BlockRealize, buffer: Chosen) -> BlockRealize:
+def reindex(state: ScheduleState, match: PointPart, block: BlockRealize, buffer: Chosen) -> BlockRealize:
     """Make a block use a copy of a buffer that is indexed directly by the block's iterators, in their order.
 
     before:
@@ -252,14 +236,11 @@ def reindex(state: ScheduleState, match: PartByPoint, block: BlockRealize, buffe
     `buffer` is ("read", position), ("write", position), or a name. If the block writes the buffer, a new block after it
     copies the values back.
     """
-    source, point = match.buffer, match.point
-    assert isinstance(point, Point)  # single_point
-    analyzer = Analyzer()
-    places = tuple(analyzer.simplify(it.var - it.dom.start) for it in point.iterators)
-    shape = tuple(it.dom.extent for it in point.iterators)
-    tree = match.tree
-    cached = Buffer(free_name(tree, f"{source.name}_reindex"), shape, source.dtype, source.scope)
-    return stage_points(state, tree, point, cached, places, copied_loops=False)
+    source, analyzer = match.buffer, Analyzer()
+    places = tuple(analyzer.simplify(it.var - it.dom.start) for it in match.iterators)
+    shape = tuple(it.dom.extent for it in match.iterators)
+    cached = Buffer(free_name(match.tree, f"{source.name}_reindex"), shape, source.dtype, source.scope)
+    return stage_points(state, match, cached, places, copied_loops=False)
 
 
 _TWO_POINTS = """
@@ -280,7 +261,7 @@ reindex.refuses(initialised, "sch.reindex('C', ('read', 0))", on.SPARSE)
 )
 def reindex_cache_read(
     state: ScheduleState,
-    match: PartByPoint,
+    match: PointPart,
     block: BlockRealize,
     read_buffer_index: int,
     storage_scope: str,
@@ -318,7 +299,7 @@ reindex_cache_read.refuses(map_of_read, "sch.reindex_cache_read('C', 0, 'local',
 )
 def reindex_cache_write(
     state: ScheduleState,
-    match: PartByPoint,
+    match: PointPart,
     block: BlockRealize,
     write_buffer_index: int,
     storage_scope: str,
@@ -355,14 +336,13 @@ reindex_cache_write.refuses(
 )
 
 
-def _cached(state: ScheduleState, part: PartByPoint, storage_scope: str, index_map: Map) -> BlockRealize:
-    block, buffer, point, tree = part.block, part.buffer, part.point, part.tree
-    assert isinstance(point, Point)  # single_point
+def _cached(state: ScheduleState, part: PointPart, storage_scope: str, index_map: Map) -> BlockRealize:
+    block, buffer = part.block, part.buffer
     finals = _mapped(block.block, index_map).map_indices([it.var for it in block.block.iter_vars])
-    narrow, extents = _narrowed(point, finals)
-    name = free_name(tree, scoped_name(buffer, storage_scope))
+    narrow, extents = _narrowed(part, finals)
+    name = free_name(part.tree, scoped_name(buffer, storage_scope))
     cached = Buffer(name, tuple(narrow.map_shape(extents)), buffer.dtype, storage_scope)
-    return stage_points(state, tree, point, cached, tuple(finals), copied_loops=True)
+    return stage_points(state, part, cached, tuple(finals), copied_loops=True)
 
 
 # ---- what to try ---------------------------------------------------------------------------------------------------
@@ -376,36 +356,35 @@ def _reindex_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
                 yield block, (kind, k)
 
 
-def _turned(realize: BlockRealize, buffer: Buffer, write: bool) -> IndexLambda | None:
+def _turned(part: PointPart) -> IndexLambda | None:
     """Return a map to try: the iterators that index the buffer in reverse order, with pairs of the first one innermost.
 
     For example, the map for A[vi, vj] is `(vj // 2, vi, vj % 2)`. Returns None if no iterator indexes the buffer.
     """
-    point = point_of(realize, buffer, write)
-    if isinstance(point, str) or not point.iterators:
+    if not part.iterators:
         return None
-    used: list[Expr] = [it.var for it in reversed(point.iterators)]
-    return IndexLambda(tuple(it.var for it in realize.block.iter_vars), (used[0] // 2, *used[1:], used[0] % 2))
+    used: list[Expr] = [it.var for it in reversed(part.iterators)]
+    return IndexLambda(tuple(it.var for it in part.block.block.iter_vars), (used[0] // 2, *used[1:], used[0] % 2))
 
 
 @reindex_cache_read.space
 def _reindex_cache_read_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in _blocks(state):
-        for k, region in enumerate(regions_read(block.block)):
-            turned = _turned(block, region.buffer, False)
+        for k in range(len(regions_read(block.block))):
+            part = _read(state, block, k)
+            turned = _turned(part)
             if turned is not None:
                 yield block, k, "local", turned
-                point = point_of(block, region.buffer, False)
-                assert isinstance(point, Point)  # it was turned
-                yield block, k, "local", IndexLambda(tuple(it.var for it in block.block.iter_vars), point.indices)
+                yield block, k, "local", IndexLambda(tuple(it.var for it in block.block.iter_vars), part.indices)
 
 
 @reindex_cache_write.space
 def _reindex_cache_write_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in _blocks(state):
-        for k, region in enumerate(regions_written(block.block)):
-            turned = _turned(block, region.buffer, True)
-            if turned is not None and why_neither(Scope.around(state.home(block), block), block) is None:
+        for k in range(len(regions_written(block.block))):
+            part = _written(state, block, k)
+            turned = _turned(part)
+            if turned is not None and why_neither(part.scope, block) is None:
                 yield block, k, "local", turned
 
 
