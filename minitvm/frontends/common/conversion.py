@@ -156,6 +156,13 @@ class Conversion:
         self.op("bind_size", self.cast(self.reshape(count, ()), "int64"), size=size, most=most, where=self.where)
         return size
 
+    def counted(self, rows: Operand, count: Operand, name: str) -> tuple[Operand, Dim]:
+        """Return the first `count` rows, and the size that counts them; the count is computed at run time."""
+        if 0 in rows.shape[:1]:
+            return rows, 0
+        size = self.bound(count, rows.shape[0], name)
+        return self.op("leading", rows, size=size), size
+
     def at_most(self, number: Operand, most: Dim, reason: str) -> None:
         """Check a number that is computed at run time: the run stops with the message `reason` unless it is from 0 to
         `most`.

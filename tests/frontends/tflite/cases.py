@@ -231,6 +231,8 @@ def places() -> Iterator[Case]:
     yield Case("GATHER_ND", [_f(3, 4, 2), _i(5, 2)], [_f(5, 2)], "GatherNdOptions", ranges={1: (0, 2)})
     yield Case("SCATTER_ND", [_i(4, 1), _f(4, 2), _c([5, 2])], [_f(5, 2)], "ScatterNdOptions", ranges={0: (0, 4)})
     yield Case("EMBEDDING_LOOKUP", [_i(3), _w(5, 4)], [_f(3, 4)], ranges={0: (0, 4)})
+    yield Case("WHERE", [_i(3, 4, dtype="bool")], [_i(12, 2, dtype="int64")])
+    yield Case("UNIQUE", [_i(9)], [_i(9), _i(9)], "UniqueOptions", {"idxOutType": 2}, {0: (0, 4)})
     yield Case("TOPK_V2", [_f(2, 7), _c(3)], [_f(2, 3), _i(2, 3)], "TopKV2Options")
     yield Case("SEGMENT_SUM", [_f(4, 2), _c([0, 0, 1, 2])], [_f(3, 2)], "SegmentSumOptions")
     for kind in ("Sum", "Prod", "Max", "Min"):

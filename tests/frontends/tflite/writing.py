@@ -27,11 +27,13 @@ class Tensor:
     zero: int | Sequence[int] = 0
     axis: int = 0
     variable: bool = False
+    open_axes: tuple[int, ...] = ()
 
     def written(self, name: str, buffer: int) -> Any:
         tensor = schema.TensorT()
         tensor.name, tensor.shape, tensor.type = name.encode(), list(self.shape), TYPES[self.dtype]
         tensor.buffer, tensor.isVariable, tensor.hasRank = buffer, self.variable, True
+        tensor.shapeSignature = [-1 if axis in self.open_axes else n for axis, n in enumerate(self.shape)]
         if self.scale is not None:
             q = tensor.quantization = schema.QuantizationParametersT()
             q.scale = np.atleast_1d(np.asarray(self.scale, np.float32))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,6 @@ from .data_axes import spread
 _LOWEST = float(np.finfo(np.float32).min)
 
 
-def _counted(n: NodeContext, found: Sequence[Operand], name: str) -> tuple[Operand, Dim]:
-    """Return the first `count` rows, and the size that counts them."""
-    places, count = found
-    if 0 in places.shape[:1]:
-        return places, 0
-    size = n.bound(count, places.shape[0], name)
-    return n.op("leading", places, size=size), size
-
-
 @converter("NonZero", since=9)
 def nonzero(n: NodeContext) -> Any:
     """Return a column of indices for each element that is not 0. For a tensor without dimensions, columns have no
@@ -37,7 +27,7 @@ def nonzero(n: NodeContext) -> Any:
     if x.is_known and not x.is_symbolic:
         return Operand.known(np.argwhere(n.array(x, "the data")).astype(np.int64).T)
     whole = x if x.ndim else n.reshape(x, (1,))
-    places, _ = _counted(n, n.op("argwhere", whole), "nonzeros")
+    places, _ = n.counted(*n.op("argwhere", whole), "nonzeros")
     columns = n.op("transpose", places)
     return columns if x.ndim else n.op("strided_slice", columns, begin=(0,), end=(0,), axes=(0,))
 
@@ -53,7 +43,7 @@ def compress(n: NodeContext) -> Any:
     if condition.is_known:
         places = Operand.known(np.flatnonzero(n.static(condition, "the condition")))
     else:
-        found, _ = _counted(n, n.op("argwhere", condition), "compressed")
+        found, _ = n.counted(*n.op("argwhere", condition), "compressed")
         places = n.op("squeeze", found, axis=(1,))
     return n.op("take", x, places, axis=0 if axis is None else axis)
 
@@ -73,7 +63,7 @@ def unique(n: NodeContext) -> Any:
         front = n.op("transpose", x, axes=(axis, *(a for a in range(x.ndim) if a != axis)))
         rows = n.reshape(front, (x.shape[axis], product([d for a, d in enumerate(x.shape) if a != axis])))
     first, inverse, counts, number = n.op("unique", rows, sorted=order)
-    places, size = _counted(n, (first, number), "different")
+    places, size = n.counted(first, number, "different")
     return [
         n.op("take", x, places, axis=axis),
         places,
@@ -206,4 +196,4 @@ def non_max_suppression(n: NodeContext) -> Any:
     box_format = "center" if n.attr("center_point_box", 0) else "corner"
     operands = (boxes, scores, *(n.reshape(t, (1,)) for t in (limit, iou, least)))
     suppressed = n.op("vision.all_class_non_max_suppression", *operands, most=most, box_format=box_format)
-    return _counted(n, suppressed, "selected")[0]
+    return n.counted(*suppressed, "selected")[0]

@@ -172,6 +172,26 @@ def _segments(n: NodeContext, kind: str, count: Any) -> Operand:
     return n.part(whole, 0, 0, count)
 
 
+@converter("WHERE")
+def where(n: NodeContext) -> Any:
+    """Return the places [count, rank] of the elements that are not 0, in order. Their number is a size of the graph."""
+    x = n[0]
+    if x.is_known and not x.is_symbolic:
+        return Operand.known(np.argwhere(n.static(x, "the condition")).astype(np.int64))
+    if x.ndim == 0:
+        n.refuse("a condition without dimensions is not supported")
+    return n.counted(*n.op("argwhere", x), "nonzeros")[0]
+
+
+@converter("UNIQUE")
+def unique(n: NodeContext) -> Any:
+    """Return the different elements of a vector, in order, and the index of each element among them."""
+    x = n.reshape(n[0], (-1,))
+    first, inverse, _, number = n.op("unique", x, sorted=False)
+    places, _ = n.counted(first, number, "different")
+    return [n.op("take", x, places, axis=0), n.cast(inverse, str(n.result_dtype(1)))]
+
+
 @converter("SPACE_TO_BATCH_ND", bytes="stored")
 def space_to_batch(n: NodeContext) -> Any:
     """Pad an image, and make each place of a block an image of the batch."""

@@ -11,4 +11,3 @@ refuse("it is random", "MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"
 refuse("its tensors are complex", "COMPLEX_ABS", "IMAG", "REAL", "RFFT2D")
 refuse("it is not an operator of models", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES")
 refuse("LiteRT has no kernel for it", "CALL", "CONCAT_EMBEDDINGS", "STABLEHLO_CUSTOM_CALL")
-refuse("the shape of its output depends on the data", "UNIQUE", "WHERE")
