@@ -79,6 +79,8 @@ def probed(load: Callable[[bytes], Any]) -> Callable[[OpNode], str]:
     answers: dict[str, str] = {}
 
     def supports(item: OpNode) -> str:
+        if any(value.dtype == "bfloat16" for value in (*item.inputs, *item.outputs)):
+            return "its Python interface has no bfloat16"
         key = f"{item.op} {[v.type for v in (*item.inputs, *item.outputs)]} {dict(item.attrs)}"
         if key not in answers:
             answers[key] = _refusal(item, load)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ...executable.alignment import address
-from ...graph.nodes import OpNode
 from ..engine import Arrays, Engine, Prepared, Region
 from ..onnx_text import model_of, needs, probed, translate
 
@@ -65,17 +64,7 @@ class _Bound:
         self.session.run_with_iobinding(self.binding)
 
 
-_loads = probed(lambda model: _session(model, _options(1)))
-
-
-def supports(item: OpNode) -> str:
-    """Return why ONNX Runtime cannot compute an operator, or ""."""
-    if any(value.dtype == "bfloat16" for value in (*item.inputs, *item.outputs)):
-        return "the Python interface of ONNX Runtime has no bfloat16"
-    return _loads(item)
-
-
 ENGINE = Engine(
-    "onnxruntime", prepare, supports=supports, translate=translate,
+    "onnxruntime", prepare, supports=probed(lambda model: _session(model, _options(1))), translate=translate,
     missing=needs("onnxruntime", "onnx"),
 )  # fmt: skip
