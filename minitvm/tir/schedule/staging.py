@@ -268,6 +268,9 @@ def stage(
 
     Raises `Refused` if the box has no known bounds or the copy would cause a race.
     """
+    # Legal: the requirements of the primitive have shown that the box holds all that the users read of the buffer, or
+    # that they write all of it. A copy at `place` runs after the last write of what they read, and before others read
+    # what they write. So every load finds the same value, in the new buffer or in the old one.
     tree, buffer = part.tree, part.buffer
     analyzer = in_scope(state, tree, place.within)
     box = bounded(tree, box, buffer, analyzer, part.block, place.within)
