@@ -156,8 +156,9 @@ class Conversion:
         self.op("bind_size", self.cast(self.reshape(count, ()), "int64"), size=size, most=most, where=self.where)
         return size
 
-    def counted(self, rows: Operand, count: Operand, name: str) -> tuple[Operand, Dim]:
-        """Return the first `count` rows, and the size that counts them; the count is computed at run time."""
+    def counted(self, results: Sequence[Operand], name: str) -> tuple[Operand, Dim]:
+        """Return as many rows as there are, and the size that counts them; `results` are rows and their number."""
+        rows, count = results
         if 0 in rows.shape[:1]:
             return rows, 0
         size = self.bound(count, rows.shape[0], name)

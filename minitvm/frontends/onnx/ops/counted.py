@@ -27,7 +27,7 @@ def nonzero(n: NodeContext) -> Any:
     if x.is_known and not x.is_symbolic:
         return Operand.known(np.argwhere(n.array(x, "the data")).astype(np.int64).T)
     whole = x if x.ndim else n.reshape(x, (1,))
-    places, _ = n.counted(*n.op("argwhere", whole), "nonzeros")
+    places, _ = n.counted(n.op("argwhere", whole), "nonzeros")
     columns = n.op("transpose", places)
     return columns if x.ndim else n.op("strided_slice", columns, begin=(0,), end=(0,), axes=(0,))
 
@@ -43,7 +43,7 @@ def compress(n: NodeContext) -> Any:
     if condition.is_known:
         places = Operand.known(np.flatnonzero(n.static(condition, "the condition")))
     else:
-        found, _ = n.counted(*n.op("argwhere", condition), "compressed")
+        found, _ = n.counted(n.op("argwhere", condition), "compressed")
         places = n.op("squeeze", found, axis=(1,))
     return n.op("take", x, places, axis=0 if axis is None else axis)
 
@@ -63,7 +63,7 @@ def unique(n: NodeContext) -> Any:
         front = n.op("transpose", x, axes=(axis, *(a for a in range(x.ndim) if a != axis)))
         rows = n.reshape(front, (x.shape[axis], product([d for a, d in enumerate(x.shape) if a != axis])))
     first, inverse, counts, number = n.op("unique", rows, sorted=order)
-    places, size = n.counted(first, number, "different")
+    places, size = n.counted((first, number), "different")
     return [
         n.op("take", x, places, axis=axis),
         places,
@@ -196,4 +196,4 @@ def non_max_suppression(n: NodeContext) -> Any:
     box_format = "center" if n.attr("center_point_box", 0) else "corner"
     operands = (boxes, scores, *(n.reshape(t, (1,)) for t in (limit, iou, least)))
     suppressed = n.op("vision.all_class_non_max_suppression", *operands, most=most, box_format=box_format)
-    return n.counted(*suppressed, "selected")[0]
+    return n.counted(suppressed, "selected")[0]

@@ -180,7 +180,7 @@ def where(n: NodeContext) -> Any:
         return Operand.known(np.argwhere(n.static(x, "the condition")).astype(np.int64))
     if x.ndim == 0:
         n.refuse("a condition without dimensions is not supported")
-    return n.counted(*n.op("argwhere", x), "nonzeros")[0]
+    return n.counted(n.op("argwhere", x), "nonzeros")[0]
 
 
 @converter("UNIQUE")
@@ -188,7 +188,7 @@ def unique(n: NodeContext) -> Any:
     """Return the different elements of a vector, in order, and the index of each element among them."""
     x = n.reshape(n[0], (-1,))
     first, inverse, _, number = n.op("unique", x, sorted=False)
-    places, _ = n.counted(first, number, "different")
+    places, _ = n.counted((first, number), "different")
     return [n.op("take", x, places, axis=0), n.cast(inverse, str(n.result_dtype(1)))]
 
 
