@@ -16,6 +16,7 @@ from minitvm.expr import Expr, IntImm, Var, walk
 from minitvm.script import tir as T
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc
 
+SIZE = 1 << 20  # of the buffer
 OPERATIONS: dict[str, Any] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
 }  # fmt: skip
@@ -39,7 +40,7 @@ def kernels(draw: st.DrawFn) -> PrimFunc:
         constant = IntImm(draw(st.sampled_from([2, 7, 64])))
         operands = (index, constant if kind in ("//", "%") else other)
         index = OPERATIONS[kind](*operands)
-    buffer = Buffer("A", (1 << 20,), "float32")
+    buffer = Buffer("A", (SIZE,), "float32")
     body: Any = BufferStore(buffer, T.float32(0), (index,))
     for var, start, extent in reversed(loops):
         body = For(var, IntImm(start, var.dtype), IntImm(extent, var.dtype), ForKind.SERIAL, body)
@@ -66,6 +67,13 @@ def value(e: Any, env: dict[Var, int]) -> int:
     kind = type(e).__name__
     return {"Add": a + b, "Sub": a - b, "Mul": a * b}[kind] if kind in ("Add", "Sub", "Mul") else (
         a // b if kind == "FloorDiv" else a % b)  # fmt: skip
+
+
+def all_points(func: PrimFunc) -> list[dict[Var, int]]:
+    """All points of the loops."""
+    loops: list[Any] = [n for n in walk(func.body) if isinstance(n, For)]
+    points = itertools.product(*(range(n.start.value, n.start.value + n.extent.value) for n in loops))
+    return [dict(zip((n.var for n in loops), p)) for p in points]
 
 
 @given(kernels())

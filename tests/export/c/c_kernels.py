@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from minitvm.export.c.kernels import CKernel, generate, source
+from minitvm.target import Target
 from minitvm.tir.nodes import Buffer, PrimFunc
 
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-D_GNU_SOURCE")
@@ -57,13 +58,14 @@ def run_many(
     calls: Sequence[tuple[PrimFunc, Sequence[np.ndarray], int]],
     compiler: str = "gcc",
     flags: Sequence[str] = (*FAST, *SANITIZERS),
+    target: Target | None = None,
 ) -> list[list[np.ndarray]]:
     """As `run_in_c`, for several kernels in one program. Their names differ."""
     runner = RUN_ON_ARM if compiler == ARM else ()
     for program in (compiler, *runner[:1]):
         if shutil.which(program) is None:
             pytest.skip(f"no {program}")
-    kernels = [generate(func) for func, _, _ in calls]
+    kernels = [generate(func, target) for func, _, _ in calls]
     with tempfile.TemporaryDirectory() as folder:
         program = built(Path(folder), _program(kernels, calls), compiler, flags)
         data = b"".join(np.ascontiguousarray(a).tobytes() for _, arrays, _ in calls for a in arrays)

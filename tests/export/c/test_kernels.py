@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from minitvm.codegen.index_width import index_dtype
+from minitvm.codegen.spelling import is_index
 from minitvm.export.c.kernels import generate
+from minitvm.expr import Expr, replace, walk
 from minitvm.script import from_source
-from minitvm.tir.nodes import PrimFunc
+from minitvm.target import Target
+from minitvm.tir.nodes import BufferStore, For, PrimFunc
 from tests.codegen.masked_kernels import run_compiled
+from tests.codegen.test_index_width import SIZE, all_points, kernels, value
 from tests.codegen.test_random_kernels import WIDE
 from tests.export.c.c_kernels import FAST, SANITIZERS, run_many
+from tests.fewer import examples
 
 
 def wide() -> tuple[PrimFunc, list[np.ndarray]]:
@@ -68,3 +79,31 @@ def k(A: T.Buffer((24,), "float32"), B: T.Buffer((24,), "int32"), n: T.int64):
     (got,) = run_many([(func, arrays, 3)], flags=("-std=c99", "-O1", *SANITIZERS))
     np.testing.assert_array_equal(got[1][:8], got[1][8:16])
     assert np.abs(got[1]).max() > 100
+
+
+def _inside(stmt: Any) -> Any:
+    """Return the nest with the remainder of its index: an element of the buffer."""
+    if isinstance(stmt, For):
+        return replace(stmt, body=_inside(stmt.body))
+    return replace(stmt, indices=(stmt.indices[0] % SIZE,))
+
+
+@given(st.lists(kernels(), min_size=30, max_size=30))
+@examples(3, 8)  # the first one has the simplest kernels only
+def test_indices_of_32_bits_reach_the_elements_that_they_should(funcs: list[PrimFunc]) -> None:
+    """The sanitizer reports a step that does not fit."""
+    calls, reached = [], []
+    for number, func in enumerate(funcs):
+        if math.prod(node.extent.value for node in walk(func.body) if isinstance(node, For)) > 1e4:  # type: ignore[attr-defined]
+            continue
+        nest = PrimFunc(func.params, _inside(func.body), {"global_symbol": f"k{number}"})
+        points = all_points(nest)
+        steps = [node for node in walk(nest.body) if isinstance(node, Expr) and is_index(node)]
+        if index_dtype(nest) != "int32" and any(abs(value(x, env)) >= 2**63 for env in points for x in steps):
+            continue
+        (store,) = (node for node in walk(nest.body) if isinstance(node, BufferStore))
+        calls.append((nest, [np.ones(SIZE, np.float32)], 1))
+        reached.append({value(store.indices[0], env) for env in points})
+    assert calls
+    for (array,), places in zip(run_many(calls, target=Target("cpu -arch=cortex-m4")), reached, strict=True):
+        assert set(np.flatnonzero(array == 0).tolist()) == places

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from minitvm.machines.cuda.codegen.numba_cuda import generate
 from minitvm.script import tir as T
 from minitvm.target import Target
 from minitvm.tir.nodes import BufferStore, For, PrimFunc
-from tests.codegen.test_index_width import kernels, value
+from tests.codegen.test_index_width import all_points, kernels, value
 from tests.machines.cuda.cuda_kernels import run_on_cuda
 from tests.machines.cuda.runtime.test_cuda import matmul_of_tiles
 
@@ -71,12 +70,6 @@ def test_text_of_either_width_accesses_the_same(func: PrimFunc) -> None:
         return
     (found,) = run_on_cuda(func, zeros)
     assert set(np.flatnonzero(found == 0).tolist()) == wanted
-
-
-def all_points(func: PrimFunc) -> list[dict[Var, int]]:
-    loops: list[Any] = [n for n in walk(func.body) if isinstance(n, For)]
-    points = itertools.product(*(range(n.start.value, n.start.value + n.extent.value) for n in loops))
-    return [dict(zip((n.var for n in loops), p)) for p in points]
 
 
 def test_addresses_are_computed_in_32_bits_on_the_device() -> None:
