@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from . import arith, errors, graph, runtime, script, target, te, tir, topi
     from .build import build, lower
     from .build import build as compile
-    from .compat.tvm import ir, nd, testing, transform
+    from .compat.tvm import ir, nd, relax, testing, transform
     from .compat.tvm.ir import IRModule
     from .errors import MinitvmError as TVMError
     from .frontends.tflite import from_tflite
     from .frontends.torch import from_torch
+    from .global_functions import get_global_func, register_func
+    from .global_functions import register_func as register_global_func
     from .quantize import quantize
     from .runtime.device.arrays import from_dlpack
     from .runtime.tensors import cpu, device
@@ -43,8 +45,11 @@ _DEFINED_IN = {
     "from_source": "minitvm.script",
     "from_tflite": "minitvm.frontends.tflite",
     "from_torch": "minitvm.frontends.torch",
+    "get_global_func": "minitvm.global_functions",
     "lower": "minitvm.build",
     "quantize": "minitvm.quantize",
+    "register_func": "minitvm.global_functions",
+    "register_global_func": "minitvm.global_functions",
 }
 # Modules under public names, and where they are; what is beneath a package is found beneath its place.
 _PLACES = {
@@ -54,6 +59,8 @@ _PLACES = {
     "minitvm.ir": "minitvm.compat.tvm.ir",
     "minitvm.models": "minitvm.tools.models",
     "minitvm.nd": "minitvm.compat.tvm.nd",
+    "minitvm.relax": "minitvm.compat.tvm.relax",
+    "minitvm.script.relax": "minitvm.frontends.relax.language",
     "minitvm.profile": "minitvm.tools.profile",
     "minitvm.testing": "minitvm.compat.tvm.testing",
     "minitvm.tir.schedule.testing": "minitvm.compat.tvm.schedule.testing",
@@ -67,7 +74,8 @@ _PLACES = {
     "minitvm.tir.tensor_intrin.x86": "minitvm.compat.tvm.tensor_intrin.x86",
     "minitvm.transform": "minitvm.compat.tvm.transform",
 }
-_OUR_NAMES = {"TVMError": "MinitvmError", "compile": "build"}  # TVM's name, and its name in the module
+# TVM's name, and its name in the module.
+_OUR_NAMES = {"TVMError": "MinitvmError", "compile": "build", "register_global_func": "register_func"}
 
 __all__ = [
     "IRModule",
@@ -82,11 +90,15 @@ __all__ = [
     "from_source",
     "from_tflite",
     "from_torch",
+    "get_global_func",
     "graph",
     "ir",
     "lower",
     "nd",
     "quantize",
+    "register_func",
+    "register_global_func",
+    "relax",
     "runtime",
     "script",
     "target",

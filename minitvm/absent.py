@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 _GRAPHS = "use minitvm.build(model.onnx), or write a minitvm.graph.Graph with minitvm.graph.GraphBuilder"
+_PASSES = "minitvm.build runs all passes; minitvm.lower(model, stop_at='fused') shows their result"
 _SCHEDULE = "use te.create_prim_func(tensors), and then minitvm.tir.Schedule(func)"
 _TUNING = (
     "use minitvm.tune.tune(model) or `minitvm tune MODEL` to measure schedules (later builds use the best one);"
@@ -21,7 +22,21 @@ _FFI = "call Python functions directly, because there is no registry of foreign 
 # From an attribute of `minitvm`, or of one of its modules, to what you can do instead.
 ABSENT: dict[str, str] = {
     "relay": _GRAPHS,
-    "relax": _GRAPHS,
+    "relax.BlockBuilder": "use minitvm.graph.GraphBuilder, with b.op, b.call_tir and b.call_te",
+    "relax.Var": "use minitvm.graph.GraphBuilder().input(name, shape, dtype)",
+    "relax.const": "use minitvm.graph.GraphBuilder().constant(array)",
+    "relax.op": "use the text of an R.function, or minitvm.graph.GraphBuilder().op(name, ...)",
+    "relax.nn": _GRAPHS,
+    "relax.Function": "use minitvm.graph.Graph",
+    "relax.get_pipeline": _PASSES,
+    "relax.transform.LegalizeOps": _PASSES,
+    "relax.transform.FuseOps": _PASSES,
+    "relax.transform.FuseTIR": _PASSES,
+    "relax.transform.FoldConstant": _PASSES,
+    "relax.transform.FuseOpsByPattern": "use minitvm.build(model, engines=...), or an engine of your own",
+    "relax.frontend.detach_params": "weights are constants, and build(model, params={...}) turns inputs into constants",
+    "relax.frontend.nn": _GRAPHS,
+    "relax.frontend.tflite": "use minitvm.build(model.tflite)",
     "dlight": _TUNING,
     "autotvm": _TUNING,
     "auto_scheduler": _TUNING,
@@ -38,9 +53,6 @@ ABSENT: dict[str, str] = {
     "opencl": _DEVICES,
     "metal": _DEVICES,
     "vulkan": _DEVICES,
-    "register_func": _FFI,
-    "register_global_func": _FFI,
-    "get_global_func": _FFI,
     "ffi": _FFI,
     "te.create_schedule": _SCHEDULE,
     "te.Schedule": _SCHEDULE,
@@ -63,7 +75,6 @@ ABSENT: dict[str, str] = {
     "ir.Op": "use the operation's name, a string",
     "ir.register_op_attr": "use minitvm.graph's registry of operators",
     "ir.module": "use minitvm.ir.IRModule, or minitvm.IRModule",
-    "script.relax": _GRAPHS,
     "script.ir_builder": "use @T.prim_func, or tir.PrimFunc of statements",
     "script.parser": "use minitvm.script.from_source(text)",
     "ir.load_pass": "get the pass from minitvm.tir.transform by its name",

@@ -10,3 +10,4 @@ ANALYSIS = "minitvm.compat.tvm.analysis"  # TVM's questions about programs
 INTRINSICS = "minitvm.compat.tvm.tensor_intrin"  # tensor intrinsics of TVM's, registered by their names
 PROFILE = "minitvm.tools.profile"  # what `module.profile()` returns
 PRIMITIVES = "minitvm.compat.tvm.schedule.primitives"  # schedule primitives, registered by an import
+RELAX = "minitvm.frontends.relax"  # reads the graphs of a module as text, and prints them

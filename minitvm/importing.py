@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .errors import InputError, nearest
-from .expr import replace
+from .expr import Expr, Var, const, replace
 from .graph import Constant, Graph
 
 IN_A_FOLDER = "minitvm.frontends"
@@ -86,8 +86,24 @@ def imported(model: Any, options: Mapping[str, Any]) -> Graph:
     return _with_constants(model, values) if values else model
 
 
+def _with_sizes_of(graph: Graph, params: Mapping[str, np.ndarray]) -> Graph:
+    """Return the graph with the symbolic dimensions of the named inputs replaced by those of the arrays."""
+    sizes: dict[Var, Expr] = {}
+    for value in graph.inputs:
+        shape = np.shape(params[value.name]) if value.name in params else ()
+        for dim, size in zip(value.shape, shape, strict=False):
+            if isinstance(dim, Var):
+                sizes.setdefault(dim, const(size, dim.dtype))
+    if not sizes:
+        return graph
+    from .graph.at_bounds import with_sizes
+
+    return with_sizes(graph, sizes)
+
+
 def _with_constants(graph: Graph, params: Mapping[str, np.ndarray]) -> Graph:
-    """Return the graph with the named inputs replaced by constants."""
+    """Return the graph with the named inputs replaced by constants, whose shapes decide the sizes of these inputs."""
+    graph = _with_sizes_of(graph, params)
     inputs = {value.name: value for value in graph.inputs}
     states = {old for old, _ in graph.state_pairs()}
     constants = []

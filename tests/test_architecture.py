@@ -53,7 +53,8 @@ PLUGINS = [
 ]  # fmt: skip
 
 FOUNDATION = (
-    "errors free_memory forks scratch events absent doors notebook plots target expr backend store workers garbage"
+    "errors global_functions free_memory forks scratch events absent doors notebook plots target expr backend store"
+    " workers garbage"
 )
 NODES = (
     "errors events free_memory notebook expr te.nodes tir.nodes tir.all_reduce tir.meanings graph.nodes"
@@ -66,6 +67,7 @@ MAY_IMPORT: dict[str, str] = {
     # what everything stands on
     "errors": "",
     "events": "errors",
+    "global_functions": "errors",
     "free_memory": "errors",
     "absent": "",
     "doors": "",
@@ -126,6 +128,7 @@ LAZY_DOORS = [
     ("tir.schedule", "reference", "Schedule(..., verify=True) compares each step with the interpreter"),
     ("reference", "topi.registry", "an operator without a meaning in NumPy has only its own formula"),
     ("reference", "te", "... over placeholders"),
+    ("reference", "runtime.externals", "a Python function that a graph calls is its own meaning"),
     ("reference", "te.printer", "a counterexample prints tensor expressions as Python"),
     ("tools.film", "reference", "a film is what the interpreter does while it runs a program"),
     ("tools.cli", "reference", "`minitvm check` compares every level with its interpreter"),

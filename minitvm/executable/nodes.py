@@ -41,6 +41,7 @@ from ..expr import DType, Expr, Var, free_vars
 
 Dim: TypeAlias = int | Expr
 BUFFER, SCALAR = "buffer", "scalar"
+PYTHON = "python"  # the engine of the Python function that a step's attribute "function" names
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,21 @@ class Expr(Node):
     def __rshift__(self, other: Any) -> Expr:
         return _bits("shift_right", self, other)
 
+    def __rlshift__(self, other: Any) -> Expr:
+        return _bits("shift_left", other, self)
+
+    def __rrshift__(self, other: Any) -> Expr:
+        return _bits("shift_right", other, self)
+
+    def __rand__(self, other: Any) -> Expr:
+        return _bits("bitwise_and", other, self)
+
+    def __ror__(self, other: Any) -> Expr:
+        return _bits("bitwise_or", other, self)
+
+    def __rxor__(self, other: Any) -> Expr:
+        return _bits("bitwise_xor", other, self)
+
     def __and__(self, other: Any) -> Expr:
         return _bits("bitwise_and", self, other)
 

@@ -18,7 +18,9 @@ _DEFINED_IN = {
     "from_torch": "torch", "read_gguf": "gguf", "to_onnx": "onnx.export.to_onnx",
 }  # fmt: skip
 
-__all__ = ["from_gguf", "from_huggingface", "from_onnx", "from_tflite", "from_torch", "onnx", "read_gguf", "to_onnx"]
+__all__ = [
+    "from_gguf", "from_huggingface", "from_onnx", "from_tflite", "from_torch", "onnx", "read_gguf", "relax", "to_onnx",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ def at_bounds(graph: Graph) -> Graph:
     """Replace each data-dependent size (`bind_size`) with its upper bound. The `bind_size` nodes become copies."""
     sizes: dict[Var, Expr] = {}
     _bind(graph, sizes)
-    return _rewritten(graph, sizes) if sizes else graph
+    return with_sizes(graph, sizes) if sizes else graph
 
 
 def _bind(graph: Graph, sizes: dict[Var, Expr]) -> None:
@@ -32,7 +32,8 @@ def _bind(graph: Graph, sizes: dict[Var, Expr]) -> None:
             sizes[item.attrs["size"]] = as_expr(_at(item.attrs["most"], sizes))
 
 
-def _rewritten(graph: Graph, sizes: Mapping[Var, Expr]) -> Graph:
+def with_sizes(graph: Graph, sizes: Mapping[Var, Expr]) -> Graph:
+    """Return the graph with sizes replaced by expressions. A `bind_size` becomes a copy."""
     new = {v: Value(v.name, tuple(_at(d, sizes) for d in v.shape), v.dtype) for v in graph.values()}
 
     def of(values: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -42,9 +43,9 @@ def _rewritten(graph: Graph, sizes: Mapping[Var, Expr]) -> Graph:
     for item in graph.nodes:
         op, attrs = item.op, {name: _at(value, sizes) for name, value in item.attrs.items()}
         if op == FUSED:
-            attrs = {"graph": _rewritten(item.graph, sizes)}
+            attrs = {"graph": with_sizes(item.graph, sizes)}
         elif op == LOOP:
-            attrs["body"] = _rewritten(item.body, sizes)
+            attrs["body"] = with_sizes(item.body, sizes)
         elif op == BIND_SIZE:
             op, attrs = "copy", {}
         nodes.append(OpNode(op, of(item.inputs), attrs, of(item.outputs)))

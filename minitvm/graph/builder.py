@@ -10,10 +10,11 @@ import numpy as np
 
 from ..errors import InputError
 from ..expr import DType, Expr, free_vars
-from ..expr.printer import fresh
+from ..expr.printer import fresh, identifier
+from ..global_functions import name_of
 from ..topi import registry
 from .loop_bodies import UNLIMITED, body_of
-from .nodes import CALL_TIR, LOOP, Constant, Dim, Graph, OpNode, Value
+from .nodes import CALL_PACKED, CALL_TIR, LOOP, Constant, Dim, Graph, OpNode, Value
 
 _MOST_DIMS = 64  # the most dimensions of a NumPy array
 _MOST_BYTES = 1 << 47  # the most bytes that a process can address
@@ -120,6 +121,22 @@ class GraphBuilder:
         values = self._values("call_te", inputs)
         called, sizes = te_function(fcompute, [(v.shape, v.dtype) for v in values], attrs, name)
         return self.op(CALL_TIR, *values, name=called.name, func=called, tir_vars=sizes)
+
+    def call_packed(self, func: str | Callable[..., Any], inputs: Value | Sequence[Any], types: Any) -> Any:
+        """Add a call of a Python function, and return its result, or a tuple if it has several results.
+
+        `func` is a function, or the name under which one is registered (`minitvm.register_func`). A run calls it with
+        the arrays of the inputs and then of the results, which it must fill. `types` is the (shape, dtype) of the
+        result, or a list of such pairs. The function must not change its inputs, and must compute the same results for
+        the same inputs. For example:
+
+            y = b.call_packed(lambda x, out: np.copyto(out, np.sort(x)), [x], ((8,), "float32"))
+        """
+        name = func if isinstance(func, str) else name_of(func)
+        values = [inputs] if isinstance(inputs, Value) else list(inputs)
+        several = not (len(types) == 2 and isinstance(types[1], str))
+        named = tuple((tuple(shape), str(dtype)) for shape, dtype in (types if several else [types]))
+        return self.op(CALL_PACKED, *values, name=identifier(name.split(".")[-1]), func=name, types=named)
 
     def loop(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..expr.printer import fresh, identifier
-from .nodes import CALL_TIR, LOOP, Graph, OpNode
+from .nodes import CALL_PACKED, CALL_TIR, LOOP, Graph, OpNode
 
 MOST_PARTS = 4  # operators that a name lists; more become "etc"
 
@@ -44,10 +44,10 @@ def _word(item: OpNode) -> str:
 def functions(graph: Graph, within: str = "") -> list[tuple[str, OpNode]]:
     """Return the names and nodes of an optimized graph that become functions, including those in loop bodies.
 
-    An engine computes a region, so regions are not listed.
+    An engine computes a region, and a run calls Python functions, so these are not listed.
     """
     listed: list[tuple[str, OpNode]] = []
     for name, item in zip(operator_names(graph, within), graph.nodes, strict=True):
-        if not item.engine:
+        if not item.engine and item.op != CALL_PACKED:
             listed += functions(item.body, name) if item.op == LOOP else [(name, item)]
     return listed

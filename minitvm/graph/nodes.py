@@ -21,7 +21,8 @@ A node `loop(limit, going, *carried, *outside, body=graph, carried=k, most=m)` r
 `limit` (one int64) iterations are done and `going` (one bool) holds. `graph.loop_bodies` describes the inputs and
 outputs of the body.
 
-A node `call_tir(*inputs, func=primfunc)` calls a loop program of the level below (`topi.called`).
+A node `call_tir(*inputs, func=primfunc)` calls a loop program of the level below, and `call_packed(*inputs, func=name,
+types=...)` a Python function (`topi.called`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ MATCH_CAST = "match_cast"
 BIND_SIZE = "bind_size"
 LOOP = "loop"
 CALL_TIR = "call_tir"
+CALL_PACKED = "call_packed"
 
 
 @node

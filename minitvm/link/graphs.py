@@ -15,7 +15,7 @@ from ..expr.printer import fresh
 from ..graph import Graph
 from ..graph.loop_bodies import carried_inputs, outside_inputs, own_carried, own_outside
 from ..graph.lower import own_graph, own_scalars
-from ..graph.nodes import BIND_SIZE, ENGINE, FUSED, LOOP, MATCH_CAST
+from ..graph.nodes import BIND_SIZE, CALL_PACKED, ENGINE, FUSED, LOOP, MATCH_CAST
 from ..lowering.lowered import LoweredFunc
 from ..lowering.units import Unit
 from ..tir.nodes import Buffer
@@ -116,7 +116,7 @@ def _relations(item: Any) -> Iterator[x.Guard]:
     """Yield a guard for each relation between symbolic sizes that an operator needs."""
     if item.op == MATCH_CAST:
         yield from (x.Guard(left, right, item.attrs["where"]) for left, right in item.attrs["dims"])
-    elif item.op not in (LOOP, BIND_SIZE):
+    elif item.op not in (LOOP, BIND_SIZE, CALL_PACKED):
         pairs = registry.get(item.op).relations([(v.shape, v.dtype) for v in item.inputs], item.attrs)
         yield from (x.Guard(left, right, _label(item)) for left, right in pairs)
 
@@ -242,6 +242,8 @@ class _Linking:
         for node in level.graph.nodes:
             if node.op == LOOP:
                 self.loop(level, node, slots, outputs)
+            elif node.op == CALL_PACKED:
+                self.python(node, slots, outputs)
             elif node.engine:
                 self.region(node, slots, outputs)
             elif node not in together.nodes:
@@ -291,6 +293,15 @@ class _Linking:
             name = f"{node.graph.name}_workspace"
             writes.append((Slot(name, nbytes), x.TensorSpec(name, DType("uint8"), (nbytes,))))
         self.linker.call_engine(node.engine, reads, writes, {"region": node.graph.name, **attrs}, node.graph.name)
+
+    def python(self, node: Any, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
+        """Add the call of a Python function, which writes into the places of its results."""
+        for value in node.outputs:
+            if value not in slots:
+                slots[value] = outputs.get(value) or _slot(value)
+        reads, writes = ([(slots[v], _spec(v)) for v in values] for values in (node.inputs, node.outputs))
+        name = node.attrs["func"]
+        self.linker.call_engine(x.PYTHON, reads, writes, {"function": name}, name)
 
     def require(self, func: LoweredFunc, sizes: Mapping[Any, Any], unit: Unit) -> None:
         """Add a guard for each condition on sizes that a function needs, unless the condition can be proved."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..expr import replace
 from ..graph.loop_bodies import carried_inputs, outside_inputs
-from ..graph.nodes import FUSED, LOOP, Graph
+from ..graph.nodes import CALL_PACKED, FUSED, LOOP, Graph
 from ..lowering.units import Unit, to_units
 from .in_place import InPlace, Joined, in_place, joined, written_directly
 from .steps import binding_of, is_view, writes_its_output
@@ -44,7 +44,12 @@ class GraphLevel:
 
     def needs_function(self, node: Any) -> bool:
         """Return whether kernels compute a node of this graph."""
-        return node.op != LOOP and not node.engine and node not in self.together.nodes and binding_of(node) is None
+        return (
+            node.op not in (CALL_PACKED, LOOP)
+            and not node.engine
+            and node not in self.together.nodes
+            and binding_of(node) is None
+        )
 
 
 def level_of(fused: Graph) -> GraphLevel:

@@ -10,9 +10,14 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..errors import InputError, nearest
 from ..executable import Argument, CallExternal, ConstantRef, Executable, TensorSpec
+from ..executable.nodes import PYTHON
+from ..global_functions import get_global_func
 from ..target import Target
+from .tensors import Tensor
 
 PLUG_IN = "minitvm.engines"
 REGION = "region"  # the attribute of a step that computes a region
@@ -54,6 +59,17 @@ class EngineCall:
         else:
             self.run = lambda values: engine(step.engine)(values, step.attrs)
         self.args: list[tuple[Argument, TensorSpec | None, str]] = args
+
+
+def call_python(name: str, values: Sequence[Any]) -> None:
+    """Call a registered Python function on arrays: the inputs, and then the results, which it fills.
+
+    Raises `InputError` if there is no function of this name.
+    """
+    get_global_func(name)(*(value.view(Tensor) if isinstance(value, np.ndarray) else value for value in values))
+
+
+register_engine(PYTHON, lambda values, attrs: call_python(attrs["function"], values))
 
 
 def engine(name: str) -> Engine:

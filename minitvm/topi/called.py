@@ -1,5 +1,5 @@
-"""The operator `call_tir`: a loop program that you wrote or scheduled yourself, as an operator of a graph (Relax's
-name).
+"""The operators `call_tir` and `call_packed`: a loop program that you wrote or scheduled yourself, and a Python
+function, as operators of a graph. The names are Relax's.
 
 The parameters of the program are the operator's inputs, followed by its results: the caller allocates the results, and
 the program writes them (destination passing). The values of its symbolic sizes follow from the shapes of the inputs.
@@ -8,15 +8,15 @@ the program writes them (destination passing). The values of its symbolic sizes 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import expr as ex
 from .. import te
-from ..errors import InputError, report
+from ..errors import InputError, UnsupportedOperator, report
 from ..te import Tensor
 from ..tir.nodes import Block, Buffer, BufferStore, PrimFunc, root_block
 from ..tir.specialize import specialize
-from .registry import register
+from .registry import TensorType, register
 from .shapes import Dim, agree, dims, simple
 
 Sizes = dict[ex.Var, Dim]
@@ -56,6 +56,20 @@ def call_tir(*inputs: Tensor, func: PrimFunc, shapes: Any = None, tir_vars: Any 
     bound = specialize(func, values, {**{b: _extents(shape) for b, (shape, _) in own.items()},
                                       **{b: _extents(shape) for b, shape in written.items()}})  # fmt: skip
     return te.extern_primfunc(inputs, bound)
+
+
+def _types(*_: TensorType, types: Any, **__: Any) -> list[TensorType]:
+    return [(tuple(map(simple, shape)), ex.DType(dtype)) for shape, dtype in types]
+
+
+@register("call_packed", infer=_types)
+def call_packed(*inputs: Any, func: str, types: Any) -> NoReturn:  # noqa: ARG001
+    """The results of the Python function that is registered as `func` (`global_functions`).
+
+    `types` are the (shape, dtype) of the results. The function is called with the arrays of the inputs and the results,
+    and fills the results. As a te function this always raises `UnsupportedOperator`.
+    """
+    raise UnsupportedOperator(f"call_packed {func} is no tensor expression: a run calls a Python function")
 
 
 def require_callable(func: Any) -> None:

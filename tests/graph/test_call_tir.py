@@ -312,3 +312,36 @@ def test_interpreter_build_and_oracle_agree_on_drawn_programs(drawn: tuple[Graph
     for results in (interpreter.run(graph, inputs), compiled):
         for result, array in zip(results, expected, strict=True):
             np.testing.assert_allclose(result, array, rtol=1e-5, atol=1e-5)
+
+
+def test_a_python_function_is_an_operator(tmp_path: Any) -> None:
+    def sorted_rows(x: Any, out: Any) -> None:
+        out[...] = np.sort(x, axis=-1)
+
+    n = SizeVar("n")
+    b = GraphBuilder()
+    x = b.input("x", (n, 16))
+    y = b.call_packed(sorted_rows, [b.op("nn.relu", x)], ((n, 16), "float32"))
+    low, high = b.call_packed(
+        lambda a, first, last: (np.copyto(first, a[:, :8]), np.copyto(last, a[:, 8:])), y,
+        [((n, 8), "float32"), ((n, 8), "float32")],
+    )  # fmt: skip
+    graph = b.build([b.op("add", low, high), y])
+    verify_graph(graph)
+    expected = np.sort(np.maximum(X, 0), axis=-1)
+    module = minitvm.build(graph)
+    for results in (module(X), interpreter.run(graph, [X])):
+        np.testing.assert_array_equal(results[1], expected)
+        np.testing.assert_array_equal(results[0], expected[:, :8] + expected[:, 8:])
+    assert "is a Python function: it ran itself" in without_numpy(graph)[0]
+    module.export_library(tmp_path / "sorted.mtvm")
+    np.testing.assert_array_equal(minitvm.runtime.load(tmp_path / "sorted.mtvm")(X)[1], expected)
+
+
+def test_a_python_function_that_is_not_registered_is_named() -> None:
+    b = GraphBuilder()
+    module = minitvm.build(b.build(b.call_packed("no.such", [b.input("x", (2,))], ((2,), "float32"))))
+    with pytest.raises(
+        InputError, match=r"no Python function no.such is registered; .*\n  try:    @minitvm.register_func"
+    ):
+        module(np.zeros(2, "float32"))

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import InputError
 from ...topi import registry
-from ..nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
+from ..nodes import BIND_SIZE, CALL_PACKED, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
 from ..rewrite import rebuild
 
 Evaluate = Callable[[OpNode, list[np.ndarray]], list[np.ndarray]]
@@ -46,7 +46,7 @@ def constant_folding(
     constants: list[Constant] = []
     nodes: list[OpNode] = []
     for item in graph.nodes:
-        stays = item.op in (BIND_SIZE, FUSED, LOOP, MATCH_CAST) or skips(item)
+        stays = item.op in (BIND_SIZE, CALL_PACKED, FUSED, LOOP, MATCH_CAST) or skips(item)
         results = None if stays else _folded(item, arrays, evaluate)
         if results is None:
             nodes.append(item)

@@ -31,7 +31,7 @@ from ...expr.printer import fresh
 from ...topi import registry
 from ...topi.fusion_class import fusion_class
 from ...topi.registry import MAPS, Pattern
-from ..nodes import BIND_SIZE, CALL_TIR, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
+from ..nodes import BIND_SIZE, CALL_PACKED, CALL_TIR, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
 from ..rewrite import same_shape
 
 _INJECTIVE = (*MAPS, Pattern.INJECTIVE)
@@ -211,9 +211,9 @@ def fuse(graph: Graph) -> Graph:
         group.nodes.sort(key=lambda item: fusion.position[item])
     constants = graph.arrays()
     nodes = [
-        group.nodes[0] if group.nodes[0].op in (FUSED, LOOP) else fused_node(group.nodes, constants)
+        group.nodes[0] if group.nodes[0].op in (CALL_PACKED, FUSED, LOOP) else fused_node(group.nodes, constants)
         for group in fusion.groups
-    ]  # a loop is not a function
+    ]  # a loop and a Python function are no functions of ours
     read = {v for n in nodes for v in n.inputs} | fusion.returned
     kept = tuple(c for c in graph.constants if c.value in read)
     return replace(graph, constants=kept, nodes=tuple(nodes))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import sys
 from collections.abc import Mapping
 from types import FrameType, SimpleNamespace
 from typing import Any
 
+from ...doors import RELAX
 from ...errors import InputError, ParseError, nearest
 from ..nodes import IRModule, PrimFunc
 from .evaluate import Source
@@ -16,13 +18,15 @@ from .parser import FunctionParser
 from .signatures import OpenDimension
 
 _OPTIONS = "__minitvm_prim_func__"
+GRAPH_FUNCTION = "__minitvm_graph_function__"  # the attribute of a Python function under @R.function, in a class
 _ATTRS = "__minitvm_module_attrs__"
-_LANGUAGES = {"tir": "T", "tirx": "T", "ir": "I"}  # the names that `from tvm.script import ... as ...` may import
+# The names that `from tvm.script import ... as ...` may import.
+_LANGUAGES = {"tir": "T", "tirx": "T", "ir": "I", "relax": "R"}
 _OURS = ("private", "lowered", "s_tir")
 _THEIRS = ("check_well_formed",)  # TVM's option, which has no effect here
 
 
-def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRModule | PrimFunc:
+def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> Any:
     """Parse text with one `@I.ir_module` class or `@T.prim_func` function into a module or function (TVM's name).
 
     `extra_vars` are Python values that the text may refer to by name; `T`, `I`, `tir` and `tvm` are always defined.
@@ -34,7 +38,7 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRMod
     source = _dedented(text, "<text>", 1)
     captured: dict[str, Any] = {**_standard_names(), **(extra_vars or {})}
     tree = _tree(source)
-    program: IRModule | PrimFunc | None = None
+    program: Any = None
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             if program is not None:
@@ -57,27 +61,33 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRMod
     return program
 
 
-def _program(node: ast.ClassDef | ast.FunctionDef, source: Source, captured: dict[str, Any]) -> IRModule | PrimFunc:
+def _program(node: ast.ClassDef | ast.FunctionDef, source: Source, captured: dict[str, Any]) -> Any:
     kind, options = _decorator(node, source)
     if isinstance(node, ast.FunctionDef):
+        if kind == "function":
+            return _with_graphs("", IRModule({}), {node.name: (source, node)}, captured).graph
         if kind != "prim_func":
             raise source.error(node, f"the function {node.name} has no @T.prim_func", wanted="@T.prim_func", found=kind)
         return FunctionParser(source, captured).function(node, **options)
     if kind != "ir_module":
         raise source.error(node, f"the class {node.name} has no @I.ir_module", wanted="@I.ir_module", found=kind)
     functions: dict[str, PrimFunc] = {}
+    graphs: dict[str, tuple[Source, ast.stmt]] = {}
     attrs: dict[str, Any] = {}
     for item in node.body:
         if isinstance(item, ast.FunctionDef):
-            if item.name in functions:
+            if item.name in functions or item.name in graphs:
                 raise source.error(item, f"two functions of the name {item.name} in one module")
-            function = _program(item, source, captured)
-            functions[item.name] = function  # type: ignore[assignment]
+            if _decorator(item, source)[0] == "function":
+                graphs[item.name] = source, item
+            else:
+                functions[item.name] = _program(item, source, captured)
         elif (arguments := _module_attrs(item)) is not None:
             attrs.update(FunctionParser(source, captured).evaluate(arguments))
         elif not isinstance(item, ast.Pass) and not _is_text(item):
             raise _no_function(item, source)
-    return IRModule(functions, attrs)
+    module = IRModule(functions, attrs)
+    return _with_graphs(node.name, module, graphs, captured) if graphs else module
 
 
 def _no_function(item: ast.stmt, source: Source) -> ParseError:
@@ -104,6 +114,8 @@ def _decorator(node: ast.ClassDef | ast.FunctionDef, source: Source) -> tuple[st
     for decorator in node.decorator_list:
         call = decorator if isinstance(decorator, ast.Call) else None
         name = _last(call.func if call else decorator)
+        if name == "function":
+            return name, {}
         if name in ("prim_func", "ir_module"):
             flags = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg} if call else {}
             unknown = [flag for flag in flags if flag not in (*_OURS, *_THEIRS)]
@@ -156,19 +168,33 @@ def ir_module(cls: Any = None, **options: Any) -> Any:
     if cls is None:
         return ir_module
     functions: dict[str, PrimFunc] = {}
+    graphs: dict[str, Any] = {}
     for name, value in vars(cls).items():
         if isinstance(value, PrimFunc):
             functions[name] = value
+        elif hasattr(value, GRAPH_FUNCTION):
+            graphs[name] = value
         elif hasattr(value, _OPTIONS):
             functions[name] = _parse_function(value, *getattr(value, _OPTIONS))
         elif not (name.startswith("__") and name.endswith("__")):
             raise _stray(cls, name)
-    return IRModule(functions, dict(vars(cls).get(_ATTRS, {})))
+    module = IRModule(functions, dict(vars(cls).get(_ATTRS, {})))
+    if not graphs:
+        return module
+    captured = getattr(next(iter(graphs.values())), GRAPH_FUNCTION)
+    return _with_graphs(cls.__name__, module, {name: source_of(func) for name, func in graphs.items()}, captured)
+
+
+def _with_graphs(
+    name: str, module: IRModule, graphs: Mapping[str, tuple[Source, ast.stmt]], captured: Mapping[str, Any]
+) -> Any:
+    """Return the module of loop programs and of functions under `@R.function`, which a frontend reads."""
+    return importlib.import_module(RELAX).module_of(name, module, graphs, captured)
 
 
 def _stray(cls: type, name: str) -> ParseError:
     """Return the error for a name in a module's class that is not a function of the language."""
-    source, node = _source_of(cls)
+    source, node = source_of(cls)
     for item in getattr(node, "body", ()):
         targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
         if isinstance(item, ast.FunctionDef) and item.name == name:
@@ -184,18 +210,18 @@ def module_attrs(attrs: Mapping[str, Any]) -> None:
 
 
 def _decorated(func: Any, caller: FrameType, options: dict[str, bool]) -> Any:
-    captured = _visible_names(func, caller)
+    captured = visible_names(func, caller)
     parent, _, _ = func.__qualname__.rpartition(".")
     if parent and not parent.endswith("<locals>"):
         if hasattr(caller.f_locals.get(func.__name__), _OPTIONS):
-            source, node = _source_of(func)
+            source, node = source_of(func)
             raise source.error(node, f"two functions of the name {func.__name__} in one module")
         setattr(func, _OPTIONS, (captured, options))
         return func
     return _parse_function(func, captured, options)
 
 
-def _visible_names(func: Any, caller: FrameType) -> dict[str, Any]:
+def visible_names(func: Any, caller: FrameType) -> dict[str, Any]:
     # Names that are used only in annotations are not closure variables of `func`, but the frames that are running while
     # it is defined still have them.
     names: dict[str, Any] = {**_standard_names(), **func.__globals__}
@@ -216,7 +242,7 @@ def _is_class_body(frame: FrameType) -> bool:
     return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
 
 
-def _source_of(item: Any) -> tuple[Source, ast.stmt]:
+def source_of(item: Any) -> tuple[Source, ast.stmt]:
     """Return the text of a Python function or class and its `def` or `class` node; raise `InputError` if Python cannot
     find the source.
     """
@@ -232,7 +258,7 @@ def _source_of(item: Any) -> tuple[Source, ast.stmt]:
 
 
 def _parse_function(func: Any, captured: Mapping[str, Any], options: dict[str, bool]) -> PrimFunc:
-    source, node = _source_of(func)
+    source, node = source_of(func)
     if not isinstance(node, ast.FunctionDef):
         raise source.error(node, "@T.prim_func must be above a function")
     return FunctionParser(source, captured).function(node, **options)
@@ -267,7 +293,14 @@ def _standard_names() -> dict[str, Any]:
     from . import builtins
 
     package = sys.modules[__package__.partition(".")[0]]  # loaded already, as this module is a part of it
-    return {"T": builtins, "I": MODULE_LANGUAGE, "tir": tir, "tvm": package}
+    return {"T": builtins, "I": MODULE_LANGUAGE, "R": _Graphs(), "tir": tir, "tvm": package}
+
+
+class _Graphs:
+    """The language that `R` refers to in a text; it is imported when it is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(f"{RELAX}.language"), name)
 
 
 def kernel_function(kernel: Any) -> PrimFunc:

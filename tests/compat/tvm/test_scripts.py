@@ -282,7 +282,7 @@ def test_an_import_of_what_is_absent_says_what_takes_its_place(name: str) -> Non
 def test_an_import_of_a_name_that_nobody_has_is_pythons() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'minitvm.nothing'$"):
         importlib.import_module("minitvm.nothing")
-    assert not hasattr(tvm, "relax") and importlib.util.find_spec("minitvm.nothing") is None
+    assert not hasattr(tvm, "relay") and importlib.util.find_spec("minitvm.nothing") is None
 
 
 def test_near_names_are_suggested() -> None:

@@ -17,7 +17,7 @@ from .calls import CALLS, Call
 from .runs import by_folding, by_graph, by_te
 
 # The interpreter runs the loops or the body inside; tests/graph/test_call_tir.py and random graphs have examples.
-BY_ITSELF = {"call_tir", "loop"}
+BY_ITSELF = {"call_packed", "call_tir", "loop"}
 
 
 def test_every_operator_has_a_reference_implementation() -> None:
