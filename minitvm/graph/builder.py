@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..expr import DType, Expr, free_vars
-from ..expr.printer import fresh, identifier
+from ..expr.printer import fresh
 from ..global_functions import name_of
 from ..topi import registry
 from .loop_bodies import UNLIMITED, body_of
@@ -136,7 +136,9 @@ class GraphBuilder:
         values = [inputs] if isinstance(inputs, Value) else list(inputs)
         several = not (len(types) == 2 and isinstance(types[1], str))
         named = tuple((tuple(shape), str(dtype)) for shape, dtype in (types if several else [types]))
-        return self.op(CALL_PACKED, *values, name=identifier(name.split(".")[-1]), func=name, types=named)
+        last = name.split(".")[-1]
+        label = last if last.isidentifier() else CALL_PACKED  # a lambda has no name
+        return self.op(CALL_PACKED, *values, name=label, func=name, types=named)
 
     def loop(
         self,
