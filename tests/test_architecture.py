@@ -172,6 +172,7 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "onnx": "frontends engines.onnx_text tools.models build tools.cli",
     "onnxruntime": "engines.onnxruntime",
     "openvino": "engines.openvino",
+    "ncnn": "engines.ncnn",
     "hypothesis": "reference.strategies",
     "tokenizers": "tools.language",
     "jinja2": "tools.language",

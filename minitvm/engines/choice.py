@@ -173,7 +173,8 @@ def described(engine: Engine, node: OpNode, arrays: dict[Value, Any]) -> OpNode:
     translation = Translation("") if engine.translate is None else engine.translate(graph)
     attrs = {
         **node.attrs, "names": tuple(v.name for v in node.graph.inputs), "weights": weights,
-        "workspace": translation.workspace, "code": translation.code, "structure": to_json(graph),
+        "workspace": translation.workspace, "room": translation.room, "code": translation.code,
+        "structure": to_json(graph),
     }  # fmt: skip
     return replace(node, attrs=attrs)
 

@@ -31,7 +31,8 @@ class Region:
     """A region as an engine prepares it: the types of its inputs and outputs, and the engine's own `code`.
 
     `inputs` does not contain the constants. `code` is the text that the engine's `translate` returned, or "".
-    `structure` is the region as JSON text (`region_json`), without the bytes of its constants.
+    `structure` is the region as JSON text (`region_json`), without the bytes of its constants. `rooms` has the number
+    of bytes after each output that a call may overwrite; () means none.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Region:
     outputs: tuple[TensorSpec, ...]
     code: str
     structure: str
+    rooms: tuple[int, ...] = ()
 
     def graph(self, constants: Mapping[str, np.ndarray[Any, Any]]) -> Graph:
         """Return the region as a graph: this is its meaning. Its operators are in the order of the network."""
@@ -51,10 +53,14 @@ class Region:
 class Translation:
     """A region in the form that an engine reads, which is stored in artifacts: text, and the number of bytes of
     working memory that a call needs. Our memory plan gives it this memory.
+
+    The plan also leaves `room` bytes after each output, which a call may overwrite. Only outputs of the whole network
+    have no room, because they are in the caller's arrays.
     """
 
     code: str
     workspace: int = 0
+    room: int = 0
 
 
 def _no_reason(item: Any) -> str:  # noqa: ARG001

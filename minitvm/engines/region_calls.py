@@ -48,7 +48,8 @@ class RegionCall:
         self.constants = {names[position]: array for position, array in weights.items() if array is not None}
         arguments = [_named(spec, name) for spec, name in zip(reads, names, strict=True)]
         inputs = [spec for position, spec in enumerate(arguments) if position not in weights]
-        self.region = Region(step.operator, tuple(inputs), tuple(outputs), attrs["code"], attrs["structure"])
+        rooms = tuple(attrs.get("rooms", ()))
+        self.region = Region(step.operator, tuple(inputs), tuple(outputs), attrs["code"], attrs["structure"], rooms)
         self.floats = [number for number, spec in enumerate(outputs) if is_floating(spec.dtype.numpy)]
         self.engine, self.threads, self.target, self.reason = step.engine, threads, target, ""
         self.run: Prepared | None = self._prepared()

@@ -201,8 +201,9 @@ def _spec(value: Any) -> x.TensorSpec:
     return x.TensorSpec(value.name, value.dtype, value.shape)
 
 
-def _slot(value: Any, location: x.Location | None = None) -> Slot:
-    return Slot(value.name, tensor_bytes(value.shape, value.dtype), location)
+def _slot(value: Any, location: x.Location | None = None, room: int = 0) -> Slot:
+    nbytes = tensor_bytes(value.shape, value.dtype)
+    return Slot(value.name, nbytes + room if room else nbytes, location)
 
 
 def constant_slots(graph: Graph, constants: Mapping[int, int]) -> dict[Any, Slot]:
@@ -283,11 +284,15 @@ class _Linking:
 
         The engine gets the region's inputs, and then its outputs and its working memory, if it needs any.
         """
-        for value in node.outputs:
+        attrs = {key: value for key, value in node.attrs.items() if key not in ("graph", ENGINE, "seconds", "room")}
+        room = node.attrs.get("room", 0)
+        rooms = [0 if value in slots or value in outputs else room for value in node.outputs]
+        for value, more in zip(node.outputs, rooms, strict=True):
             if value not in slots:
-                slots[value] = outputs.get(value) or _slot(value)
+                slots[value] = outputs.get(value) or _slot(value, room=more)
+        if any(rooms):
+            attrs["rooms"] = rooms
         reads, writes = ([(slots[v], _spec(v)) for v in values] for values in (node.inputs, node.outputs))
-        attrs = {key: value for key, value in node.attrs.items() if key not in ("graph", ENGINE, "seconds")}
         nbytes = attrs.get("workspace", 0)
         if nbytes:
             name = f"{node.graph.name}_workspace"

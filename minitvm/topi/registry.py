@@ -294,8 +294,8 @@ def _group(*inputs: Any, graph: Any, **about: Any) -> NoReturn:  # noqa: ARG001
 _GROUP = Operator(
     "fused", _group, Pattern.OPAQUE, (0, None), ("*inputs",),
     {
-        "graph": REQUIRED, "engine": "", "names": (), "weights": (), "workspace": 0, "code": "", "structure": "",
-        "seconds": (),
+        "graph": REQUIRED, "engine": "", "names": (), "weights": (), "workspace": 0, "room": 0, "code": "",
+        "structure": "", "seconds": (),
     },
     None, _types_of_group, None,
 )  # fmt: skip
