@@ -282,7 +282,7 @@ PATTERN.edit("a name holds the value that comes last", "ValuePattern._named",
              "elif match.values.get(self.name, value) is value:", "else:")  # fmt: skip
 PATTERN.edit("the first alternative is the only one", "_Either.matches",
              "yield from self.second.matches(value, match)", "")  # fmt: skip
-PATTERN.edit("operands have one order", "OpPattern.matches", "if self.any_order:", "if False:")
+PATTERN.edit("operands have one order", "OpPattern.matches", "if self.any_order and len(inputs) > 1:", "if False:")
 PATTERN.edit("further inputs do not matter", "OpPattern.matches", "or (more and self.others is None)", "")
 PATTERN.edit("only the last operand may match in several ways", "_all_match",
              "yield from _all_match(patterns[1:], values[1:], more)",

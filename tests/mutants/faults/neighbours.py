@@ -147,7 +147,7 @@ SCATTER.edit("nothing is outside of the last part of a row", "_by_rows",
              "if not isinstance(last, int) or last % width:", "if not isinstance(last, int):")  # fmt: skip
 SCATTER.edit("one place behind the end", "_by_rows", "spot < data.shape[at].astype(spot.dtype)",
              "spot <= data.shape[at].astype(spot.dtype)")  # fmt: skip
-REVERSED = Faults("neighbours: ReverseSequence", "minitvm.frontends.onnx.ops.indexing", [PLACES])
+REVERSED = Faults("neighbours: ReverseSequence", "minitvm.frontends.common.lengths", [PLACES])
 REVERSED.edit("one element more is reversed", "reversed_sequences", 'n.op("less", place, size)',
               'n.op("less_equal", place, size)')  # fmt: skip
 LP_POOL = Faults("neighbours: LpPool", "minitvm.frontends.onnx.ops.pooling", [POOLS])
