@@ -10,9 +10,8 @@ words are unpacked once for all rows. This follows the decode kernels of llama.c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from ....expr import REDUCE, find
+from ....expr import REDUCE, Call, find
 from ....strategy.blocks import block_of, blocks_of, computes, extents, volume
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.epilogues import epilogue
@@ -37,7 +36,8 @@ def block_weights(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     block = next(b for b in blocks_of(func) if b.annotations.get("op") == _OP)
     cpu = cpu_of(target)
     *rows, columns = extents(axis.dom.extent for axis in block.iter_vars if axis.kind != REDUCE)
-    weight = max((n.buffer for n in _loads(block)), key=lambda buffer: volume(buffer.shape))
+    product = next(n for n in find(block.body, Call) if n.op == "dot4_u8i8")
+    weight = next(find(product.args[0], BufferLoad)).buffer
     lanes = extents(weight.shape)[-1] or 1
     m = LONG if rows and rows[-1] is None else rows[-1] if rows else 1
     words = volume(weight.shape) / lanes
@@ -62,7 +62,3 @@ def block_weights(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     for tile_rows, vectors in _TILES:
         if tile_rows <= (m or 1) and vectors * lanes <= max(lanes, columns or LONG):
             yield Candidate(knobs={"rows": tile_rows, "vectors": vectors}, price=price, apply=apply)
-
-
-def _loads(block: Any) -> Iterator[BufferLoad]:
-    return (n for n in find(block.body, BufferLoad))
