@@ -56,7 +56,7 @@ def block_weights(func: PrimFunc, target: Target) -> Iterator[Candidate]:
         loops = list(sch.get_loops(main))
         row = len(loops) - 2 if len(loops) > 1 else None
         tile = RegisterTile(rows, vectors, lanes)
-        init = schedule_panels(sch, handle, loops, row, len(loops) - 1, PanelPlan(tile, m or rows))
+        init = schedule_panels(sch, handle, loops, row, len(loops) - 1, PanelPlan(tile, m or rows), streams=rows == 1)
         schedule_other_blocks(sch, target, {block_of(sch, part).name for part in (init, handle, main)})
 
     for tile_rows, vectors in _TILES:

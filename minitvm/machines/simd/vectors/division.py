@@ -42,6 +42,9 @@ def floordiv(a: Value, b: Value) -> Value:
         return (a / b).intrinsic("floor")
     if a.kind == "u":
         return truncdiv(a, b)
+    bits = _power_of_two(b)
+    if bits is not None:  # a shift rounds down; LLVM does not see that a quotient with corrections is a shift
+        return a >> bits
     divisor, zero = _safe_divisor(a, b)
     q = _quotient(a, divisor)
     r = a - q * divisor
@@ -57,9 +60,20 @@ def floormod(a: Value, b: Value) -> Value:
         r = truncmod(a, b)
         wrong_sign = (r != 0) & ((r < 0) ^ (b < 0))
         return where(wrong_sign, r + b, where(r == 0, a.constant(0).intrinsic("copysign", b), r))
+    bits = _power_of_two(b)
+    if bits is not None:  # the low bits are the remainder, of negative numbers too
+        return a & (1 << bits) - 1
     divisor, zero = _safe_divisor(a, b)
     r = _remainder(a, divisor)
     return where(zero, 0, where((r != 0) & ((r ^ divisor) < 0), r + divisor, r))
+
+
+def _power_of_two(b: Value) -> int | None:
+    """Return k if every lane is the constant 2^k, or None."""
+    number = b.same_number()
+    if number is None or number < 1 or int(number) & int(number) - 1:
+        return None
+    return int(number).bit_length() - 1
 
 
 def _safe_divisor(a: Value, b: Value) -> tuple[Value, Value]:

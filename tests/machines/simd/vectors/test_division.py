@@ -64,7 +64,7 @@ def test_quotients(element: str, operation: str) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("divisor", [7, -3, 1, -1, 0])
+@pytest.mark.parametrize("divisor", [7, -3, 1, -1, 0, 2, 16, -16, 1 << 30, -1 << 31])
 def test_divisors_that_are_known(operation: str, divisor: int) -> None:
     a, _ = pairs("i32")
     run = compiled(
