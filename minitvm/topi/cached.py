@@ -18,16 +18,19 @@ from typing import Any
 
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import Var, as_expr, const
+from ..expr import Expr, IntImm, Node, Select, Var, as_expr, const, replace, rewrite
 from ..te import Tensor
+from ..tir import nodes as tir
 from ..tir.annotations import LANES
-from ..tir.nodes import Buffer, BufferStore, For, ForKind, If
+from ..tir.nodes import Buffer, BufferStore, For, ForKind, If, PrimFunc
+from .cached_blocks import attention_of_blocks
 from .indices import check_index
 from .lines import updated
 from .registry import register
 from .shapes import agree, axis_of, constant, dims
 
 _LANES = 16  # the weights of this many places are one vector
+_MANY = 8  # queries
 _REGISTERS = 16  # vectors of results that are in registers at a time
 
 
@@ -88,9 +91,32 @@ def cached_attention(query: Tensor, key: Tensor, value: Tensor, position: Tensor
         raise TypeMismatch(f"cached_attention: {query}, {key}, {value} and {position} do not fit")
     if 0 in numbers:
         raise InputError("cached_attention: an axis has no elements")
-    func = _attention(query, str(position.dtype), numbers, scale)
+    several, single = (write(query, str(position.dtype), numbers, scale) for write in (attention_of_blocks, _attention))
+    queries = query.shape[2]
+    if isinstance(queries, IntImm):
+        func = several if queries.value >= _MANY else single
+    else:
+        func = _by_number(queries, single, several)
     result: Tensor = te.extern_primfunc([query, key, value, position], func)
     return result
+
+
+def _by_number(queries: Expr, few: PrimFunc, many: PrimFunc) -> PrimFunc:
+    """Return a loop program with the loops of both, of which those for another number of queries never run."""
+    moved = dict(zip(few.buffers, many.buffers, strict=True))
+
+    def change(at: Node) -> Node | None:
+        if isinstance(at, tir.BufferLoad | BufferStore | tir.BufferRegion) and at.buffer in moved:
+            return replace(at, buffer=moved[at.buffer])
+        return replace(at, name=f"{at.name}_each") if isinstance(at, tir.Block) and at.name == "attend" else None
+
+    are_few, loops = queries < _MANY, []
+    for body, runs in ((rewrite(tir.root_block(few).body, change), are_few), (tir.root_block(many).body, ~are_few)):
+        assert isinstance(body, For)
+        loops.append(replace(body, extent=Select(runs, body.extent, const(0, body.extent.dtype))))
+    realize = many.body
+    assert isinstance(realize, tir.BlockRealize)
+    return many.with_body(replace(realize, block=replace(realize.block, body=tir.Seq.of(*loops))))
 
 
 def _attention(query: Tensor, index: str, numbers: list[int], scale: float) -> Any:

@@ -67,6 +67,8 @@ def _partition(stmt: Any, ranges: Ranges, cuts: int) -> Any:
 
 def _let(stmt: LetStmt, ranges: Ranges, cuts: int) -> Stmt:
     limits = bounds(stmt.value, ranges) if stmt.value.dtype in ("int32", "int64") else None
+    if limits is not None and not (stmt.var.dtype.min <= limits[0] and limits[1] - limits[0] < stmt.var.dtype.max):
+        limits = None  # an unknown number of iterations times a step: the bounds say nothing
     inner = ranges if limits is None else {**ranges, stmt.var: limits}
     at = None
     if limits is not None and cuts > 0:
