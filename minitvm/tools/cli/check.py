@@ -61,7 +61,7 @@ def check(options: argparse.Namespace) -> int:
     from ...runtime.here import target_here
 
     target = target_here(opt.target(options.target))  # the kernels of any CPU, compiled for this one
-    if options.model.endswith(".py"):
+    if options.model.endswith(".py") and not options.model.endswith(opt.PROGRAMS):
         return _check_programs(options, target)
     # One step is checked, in which states are inputs and outputs like others.
     graph = replace(opt.read_graph(options.model, options.shape), states=())

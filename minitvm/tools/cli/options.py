@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 # argparse has no public name for what `add_subparsers` returns.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-PROGRAMS = (".pt2", ".tflite")  # what torch.export.save writes, and models of TensorFlow Lite
+# What torch.export.save writes, models of TensorFlow Lite, and graphs as Relax text.
+PROGRAMS = (".pt2", ".tflite", ".relax.py")
 
 
 def add_model(parser: argparse.ArgumentParser, programs: bool = False, optional: bool = False) -> None:
@@ -178,7 +179,7 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
 
     if text in ALL and not Path(text).exists():
         return get(text, shapes=sizes(parse_shapes(shapes)))
-    if Path(text).suffix in PROGRAMS:
+    if text.endswith(PROGRAMS):
         return to_graph(Path(text), shapes=parse_shapes(shapes))
     model = load(onnx_model(text))
     fixed: dict[str, tuple[int | str, ...]] = parse_shapes(shapes)

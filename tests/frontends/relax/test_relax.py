@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 
 import minitvm as tvm
-from minitvm import relax
+from minitvm import relax, te
 from minitvm.errors import InputError, ParseError, UnsupportedOperator
 from minitvm.expr import replace, structural_equal
 from minitvm.frontends.relax import RelaxModule, from_graph, script
@@ -192,6 +192,19 @@ def test_a_file_is_a_model(tmp_path: Path) -> None:
     path = tmp_path / "net.relax.py"
     path.write_text(Operators.script())
     np.testing.assert_allclose(tvm.build(path)(X, W0, B0, W1, B1), EXPECTED, rtol=1e-4, atol=1e-3)
+
+
+def test_check_names_what_has_no_meaning_in_numpy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from minitvm.tools.cli import main
+
+    b = GraphBuilder("net")
+    y = b.call_te(lambda x: te.compute((4, 8), lambda i, j: x[i, j] * x[i, j]), b.input("x", (4, 8)), name="squared")
+    path = tmp_path / "net.relax.py"
+    path.write_text(script(b.build(b.op("nn.softmax", y))))
+    assert main(["check", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "  call_tir squared has only its loops: the tir interpreter ran them\n" in printed
+    assert "all levels agree" in printed
 
 
 def _bound(text: str, graph: Graph) -> Graph:
