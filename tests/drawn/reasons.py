@@ -16,6 +16,8 @@ REASONS: dict[Row, str] = {
     ("expression", "BufferData"): "only in foreign calls, which interpreters cannot run",
     **{("graph operator", f"nn.contrib_{name}_elements"): _ELEMENTS for name in
        ("add", "conv2d", "depthwise_conv2d", "max_pool2d", "requantize")},
+    ("graph operator", "call_tir"): "drawn by itself, with programs to call; see tests/graph/test_call_tir.py",
+    ("graph operator", "call_packed"): "needs a Python function; see tests/graph/test_call_tir.py",
     ("graph pass changes", "stored_weights"):
         "needs a file with byte weights; see tests/graph/passes/test_stored_weights.py",
     ("pass changes", "swizzle_shared"): "warpgroups only; see tests/machines/cuda/test_swizzle_shared.py",
