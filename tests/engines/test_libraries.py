@@ -141,3 +141,14 @@ def test_an_input_of_which_only_the_shape_counts(library: str) -> None:
     graph = b.build(b.op("add", b.op("cast", b.op("shape_of", x), dtype="float32"), b.op("sum", y)))
     module = minitvm.build(graph, engines=library, threads=1)
     np.testing.assert_allclose(module(np.ones((2, 3), np.float32), np.array([1, 2, 4], np.float32)), [9, 10])
+
+
+def test_openvino_gets_no_type_that_it_would_narrow() -> None:
+    """Its max pool of int64 returned -1 for the largest number: it computes in int32."""
+    b = GraphBuilder()
+    graph = b.build(b.op("nn.max_pool2d", b.input("x", (1, 1, 2, 2), "int64"), pool_size=(1, 1)))
+    pytest.importorskip("openvino")
+    assert find("openvino").supports(graph.nodes[0]) == "OpenVINO computes int64 in another type"
+    module = minitvm.build(graph, engines="openvino", threads=1)
+    array = np.full((1, 1, 2, 2), 2**63 - 1)
+    np.testing.assert_array_equal(module(array), array)

@@ -128,6 +128,9 @@ def _resize(writer: Writer, node: OpNode) -> None:
     if attrs["scales"] is None:
         inputs[3] = vector(writer, f"{output}_sizes", list(attrs["size"]))
     else:
+        exact = [float(d) * s for d, s in zip(data.shape, attrs["scales"], strict=True) if isinstance(d, int)]
+        if mode == "align_corners" and exact != [float(d) for d in attrs["size"] if isinstance(d, int)]:
+            raise UnsupportedOperator("image.resize: programs differ in the corners of an extent that is rounded")
         inputs[2:] = [writer.weight(f"{output}_scales", attrs["scales"], "float32")]
         if not np.array_equal(np.asarray(attrs["scales"], np.float32), np.asarray(attrs["scales"])):
             raise UnsupportedOperator("image.resize: ONNX's scales are float32")
