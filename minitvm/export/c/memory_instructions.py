@@ -81,12 +81,17 @@ def store(library: Any, kind: Element, selected: Selected) -> list[tuple[str, st
     """Return branches (condition, statement) that store the selected lanes of `v` at `p`.
 
     AVX2's instruction takes some processors longer than a store for each piece, so it only serves masks.
+
+    If `v` is a part of a wider vector, GCC would extract the part and store it in one instruction (VEXTRACTI32X4). That
+    instruction reads or writes the lanes that are not selected too, and fails if they are in a page that is not there.
+    So `v` is made a value in a register first, of which GCC knows nothing.
     """
-    register = _register(physical(selected.lanes) * kind.itemsize)
+    size = physical(selected.lanes) * kind.itemsize
+    register, apart = _register(size), '__asm__("" : "+v"(v)); ' if size < 64 else ""
     return [
         (
             condition,
-            f"{prefix}_mask_storeu_epi{kind.bits}(p, {mask}, ({register})v);"
+            f"{apart}{prefix}_mask_storeu_epi{kind.bits}(p, {mask}, ({register})v);"
             if is_mask
             else f"{prefix}_maskstore_epi{kind.bits}(({_POINTEES[kind.bits]} *)p, {mask}, ({register})v);",
         )

@@ -69,6 +69,23 @@ def test_accesses_touch_the_lanes_that_they_should(flags: tuple[str, ...]) -> No
     same_as_interpreted(("float32", "int64", "bfloat16"), LANES, "gcc", flags)
 
 
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_a_stored_part_of_a_wider_vector_touches_its_own_lanes(compiler: str) -> None:
+    """GCC fused such a store with the extraction of the part, in an instruction that touches all lanes."""
+    calls = []
+    for source, target in (("float64", "uint32"), ("int64", "int32"), ("uint64", "float32")):
+        for lanes in (3, 5, 6, 7):
+            i, size = Var("i"), ROWS * lanes
+            a, r = Buffer("A", (const(size),), source), Buffer("R", (const(size),), target)
+            at = Ramp(i * lanes, const(1), lanes)
+            store = BufferStore(r, BufferLoad(a, (at,)).astype(f"{target}x{lanes}"), (at,))
+            loop = For(i, const(0), const(ROWS), ForKind.SERIAL, store)
+            func = PrimFunc((a, r), loop, {"global_symbol": f"{source}_to_{target}_by_{lanes}"})
+            calls.append((func, [np.arange(size).astype(source), np.zeros(size, target)], 1))
+    for (_, (numbers, _), _), (_, result) in zip(calls, run_many(calls, compiler, FAST), strict=True):
+        np.testing.assert_array_equal(result, numbers)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("flags", [FAST, AVX2, BASELINE], ids=["native", "avx2", "baseline"])
