@@ -297,7 +297,7 @@ def calls(draw: st.DrawFn) -> tuple[Graph, PrimFunc, list[np.ndarray]]:
     return b.build([b.op("add", y, y) for y in outputs]), func, arrays
 
 
-@examples(15, 100)
+@examples(8, 100)
 @given(calls())
 def test_interpreter_build_and_oracle_agree_on_drawn_programs(drawn: tuple[Graph, PrimFunc, list[np.ndarray]]) -> None:
     graph, func, arrays = drawn

@@ -174,7 +174,7 @@ def chains(draw: st.DrawFn) -> tuple[Graph, dict[str, Any]]:
     return b.build(y), {**own, **scheduled}
 
 
-@examples(10, 60)
+@examples(6, 60)
 @given(chains())
 def test_replacing_operators_by_themselves_changes_nothing(drawn: tuple[Graph, dict[str, Any]]) -> None:
     graph, replace = drawn

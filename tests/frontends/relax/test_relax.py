@@ -232,7 +232,7 @@ def _same_results(a: Graph, b: Graph, inputs: list[Any], tolerances: tuple[float
         np.testing.assert_allclose(y.astype("float64"), wide, rtol=0, atol=2 * tolerance * scale)
 
 
-@examples(15, 60)
+@examples(10, 60)
 @given(graphs())
 def test_a_drawn_graph_is_printed_and_read_back(drawn: Any) -> None:
     graph, inputs = drawn.graph, list(drawn.inputs.values())
