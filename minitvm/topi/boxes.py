@@ -74,7 +74,7 @@ def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
         return te.maximum(place - 1, 0) // 2
 
     def better(scores: Any, b: Var, c: Var, i: Expr, j: Expr) -> Expr:
-        """Return whether box i comes before box j."""
+        """Return whether box i has a higher score than box j, or an equal score and a lower index."""
         x, y = scores[b, c, i], scores[b, c, j]
         return te.any(x > y, te.all(~(y > x), i < j))
 

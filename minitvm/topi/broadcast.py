@@ -34,7 +34,9 @@ def broadcast(name: str, function: Callable[..., Any], *operands: Tensor | Expr)
 
 
 def _binary(name: str, function: Callable[[Expr, Expr], Any], doc: str, **declared: Any) -> Binary:
-    """Declare the operator of a function of two elements. `declared` holds the arguments of `register`."""
+    """Declare an element-wise operator of two tensors. `function` computes one element from two, and `declared` holds
+    further arguments of `register`.
+    """
 
     def apply(a: Tensor | Expr | float, b: Tensor | Expr | float) -> Tensor:
         a, b = _with_scalars(name, a, b)
@@ -239,8 +241,8 @@ def broadcast_to(x: Tensor, *, shape: Sequence[shapes.Dim]) -> Tensor:
 
 
 def _becomes(own: shapes.Dim, extent: shapes.Dim) -> bool:
-    """Return whether an axis of extent `own` can be repeated so that it has `extent`. If symbolic sizes decide this, a
-    requirement on them may be recorded.
+    """Return whether an axis of extent `own` can be broadcast to `extent`. If symbolic sizes decide this, a requirement
+    on them may be recorded.
     """
     if shapes.is_one(own) or shapes.same(own, extent):
         return True

@@ -102,7 +102,11 @@ def cached_attention(query: Tensor, key: Tensor, value: Tensor, position: Tensor
 
 
 def _by_number(queries: Expr, few: PrimFunc, many: PrimFunc) -> PrimFunc:
-    """Return a loop program with the loops of both, of which those for another number of queries never run."""
+    """Return a loop program that runs the loops of `few` if there are fewer than `_MANY` queries, and otherwise those
+    of `many`.
+
+    The loops that are not selected get the extent 0.
+    """
     moved = dict(zip(few.buffers, many.buffers, strict=True))
 
     def change(at: Node) -> Node | None:
@@ -120,7 +124,10 @@ def _by_number(queries: Expr, few: PrimFunc, many: PrimFunc) -> PrimFunc:
 
 
 def _attention(query: Tensor, index: str, numbers: list[int], scale: float) -> Any:
-    """Return a loop program with one block for each row of the batch, group and query."""
+    """Return a loop program whose block computes the attention of one query for one group of heads.
+
+    `numbers` are heads, width, groups, places and width of values; `index` is the dtype of positions.
+    """
     from ..tir.script import builtins as T
 
     heads, W, G, N, V = numbers

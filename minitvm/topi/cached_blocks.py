@@ -26,7 +26,7 @@ _REGISTERS = 12  # vectors of sums that are in registers at a time
 
 
 def attention_of_blocks(query: Tensor, index: str, numbers: list[int], scale: float) -> Any:
-    """Return a loop program with one block for each row of the batch, group and 16 queries.
+    """Return a loop program whose block computes the attention of 16 queries for one group of heads.
 
     `numbers` are heads, width, groups, places and width of values; `index` is the dtype of positions.
     """

@@ -24,7 +24,8 @@ Sizes = dict[ex.Var, Dim]
 
 @register("call_tir")
 def call_tir(*inputs: Tensor, func: PrimFunc, shapes: Any = None, tir_vars: Any = ()) -> Any:
-    """The results of the loop program `func`, whose first parameters are the inputs and the others the results.
+    """Call the loop program `func` and return its results. Its first parameters are the inputs, and the others the
+    results.
 
     `shapes` are the shapes of the results, one tuple each; you need them only if a result has a size that no input has.
     `tir_vars` are the values of the scalar parameters of `func`, in order. Raises `InputError` for inputs that do not
@@ -64,7 +65,7 @@ def _types(*_: TensorType, types: Any, **__: Any) -> list[TensorType]:
 
 @register("call_packed", infer=_types)
 def call_packed(*inputs: Any, func: str, types: Any) -> NoReturn:  # noqa: ARG001
-    """The results of the Python function that is registered as `func` (`global_functions`).
+    """Call the Python function that is registered as `func` (`global_functions`) and return its results.
 
     `types` are the (shape, dtype) of the results. The function is called with the arrays of the inputs and the results,
     and fills the results. As a te function this always raises `UnsupportedOperator`.
@@ -116,7 +117,7 @@ def finds_its_sizes(func: PrimFunc) -> bool:
 
 
 def _results(func: PrimFunc) -> tuple[Buffer, ...]:
-    """Return the results of a function: the parameters from the first one after its last input."""
+    """Return the result parameters of a function: all parameters after the last one that it does not write."""
     written = _written(func)
     count = len(func.buffers)
     while count and func.buffers[count - 1] in written:
@@ -125,7 +126,7 @@ def _results(func: PrimFunc) -> tuple[Buffer, ...]:
 
 
 def _written(func: PrimFunc) -> set[Buffer]:
-    """Return the buffers that a function writes: by its stores, or by code whose blocks declare it."""
+    """Return the buffers that a function writes, according to its stores and to the regions that its blocks declare."""
     written = {store.buffer for store in ex.find(func.body, BufferStore)}
     matched: dict[Buffer, Buffer] = {}
     for block in ex.find(func.body, Block):
@@ -139,7 +140,7 @@ def _written(func: PrimFunc) -> set[Buffer]:
 
 
 def _scalars(func: PrimFunc, tir_vars: Any) -> Sizes:
-    """Return the values of the scalar parameters."""
+    """Return the values of the function's scalar parameters, by variable."""
     scalars = [p for p in func.params if isinstance(p, ex.Var)]
     values = tir_vars if isinstance(tir_vars, tuple | list) else (tir_vars,)
     if len(scalars) != len(values):
@@ -149,7 +150,7 @@ def _scalars(func: PrimFunc, tir_vars: Any) -> Sizes:
 
 
 def _declared(func: PrimFunc, shapes: Any) -> Sequence[Any]:
-    """Return the shapes of the results that the caller declared, or nothing."""
+    """Return the shapes of the results that the caller gave, or () if it gave none."""
     if shapes is None:
         return ()
     results = _results(func)
@@ -160,7 +161,9 @@ def _declared(func: PrimFunc, shapes: Any) -> Sequence[Any]:
 
 
 def _solved(buffer: Buffer, shape: Sequence[Dim], sizes: Sizes) -> Sizes:
-    """Return the sizes that follow from a known dimension that is a multiple of one, such as 4 * n = 12."""
+    """Return the values of sizes that follow from a constant dimension; for example, n is 3 if the dimension 4 * n is
+    12.
+    """
     found: Sizes = {}
     for own, actual in zip(buffer.shape, shape, strict=True):
         quotient = ex.divided(own, actual) if isinstance(actual, int) and not isinstance(own, ex.IntImm) else None
@@ -170,7 +173,9 @@ def _solved(buffer: Buffer, shape: Sequence[Dim], sizes: Sizes) -> Sizes:
 
 
 def _substituted(func: PrimFunc, buffer: Buffer, dim: ex.Expr, sizes: Sizes, values: Mapping[ex.Var, ex.Expr]) -> Dim:
-    """Return a dimension of a parameter, written in the sizes of the graph."""
+    """Return a dimension of a parameter, expressed in the sizes of the graph. Raises `InputError` if it contains a size
+    that no input has.
+    """
     if isinstance(dim, ex.Var) and dim in sizes:
         return sizes[dim]
     unknown = [v for v in ex.free_vars(dim) if v not in values]

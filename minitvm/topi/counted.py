@@ -1,4 +1,5 @@
-"""Operators whose number of results depends on data: the result has room for all, and a count says how many are valid.
+"""Operators whose number of results depends on the data. The result has room for the largest possible number, and a
+count gives the number of valid entries.
 
 `argwhere` and `unique` fill the first places and return their number; the other places hold 0. A graph binds this
 number to a size (`bind_size`) and takes that many entries (`leading`). From then on the size is a dimension like any

@@ -27,7 +27,9 @@ def elementwise(x: Tensor, function: Callable[[Expr], Any], name: str) -> Tensor
 
 
 def _unary(name: str, function: Callable[[Expr], Any], doc: str, **declared: Any) -> Unary:
-    """Declare the operator of a function of one element. `declared` holds the arguments of `register`."""
+    """Declare an element-wise operator of one tensor. `function` computes one element, and `declared` holds further
+    arguments of `register`.
+    """
     own_name = name.rpartition(".")[2]
 
     def apply(x: Tensor) -> Tensor:

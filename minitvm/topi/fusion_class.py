@@ -46,16 +46,16 @@ _ANCHOR = Pattern.COMPLEX_OUT_FUSABLE  # a sum: element-wise maps of its result 
 
 
 def _only_block(stmt: Stmt) -> BlockRealize | None:
-    """Return the single block in a nest of loops, or None. Its iterators are the loops, as in an unscheduled
-    program.
-    """
+    """Return the block in a loop nest, or None if the nest does not contain exactly one."""
     while isinstance(stmt, For):
         stmt = stmt.body
     return stmt if isinstance(stmt, BlockRealize) and not any(ex.find(stmt.block.body, Block)) else None
 
 
 def _writes_each_element(block: Block, store: BufferStore) -> bool:
-    """Return whether a block stores each element of its buffer, at its spatial iterators in their order."""
+    """Return whether the store of a block writes every element of its buffer: its indices are the block's spatial
+    iterators, in order.
+    """
     spatial = [it for it in block.iter_vars if it.kind == ex.SPATIAL]
     return len(spatial) == len(store.indices) and all(
         index is it.var and ex.structural_equal(it.dom.extent, dim)
@@ -79,5 +79,5 @@ def _reads_about_once(loads: list[BufferLoad], result: Buffer) -> bool:
 
 
 def _elements(buffer: Buffer) -> int:
-    """Return the number of elements of a buffer, or 0 if it depends on a size."""
+    """Return the number of elements of a buffer, or 0 if a dimension is symbolic."""
     return math.prod(dim.value if isinstance(dim, ex.IntImm) else 0 for dim in buffer.shape)

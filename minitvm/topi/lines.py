@@ -51,8 +51,8 @@ def along(
     result, which has the shape of `whole`. `whole` may be longer along the other axes: lines that the tensors do not
     have keep their initial values.
 
-    Lines run in parallel if there is enough work. Pass `in_step` if the function does the same steps for all data: then
-    the schedule decides which lines are lanes of vectors, and which run in parallel.
+    Lines run in parallel if there is enough work. Pass `in_step` if the steps of the function do not depend on the
+    data: then the schedule decides which lines become vector lanes, and which run in parallel.
     """
     count, operands = len(tensors), [*tensors, *([] if whole is None else [whole])]
     lead, rest = tensors[0].shape[:axis], tensors[0].shape[axis + 1 :]
@@ -132,7 +132,8 @@ def started(result: tir.Buffer, value: Callable[..., Expr]) -> tir.Stmt:
 def updated(
     op: str, tensors: Sequence[Tensor], buffers: Sequence[tir.Buffer], axes: Sequence[tuple[Var, Expr]], body: tir.Stmt
 ) -> Tensor:
-    """Return the last tensor, changed by `body`, which writes at each point of the axes (variable, extent).
+    """Return a copy of the last tensor that is then updated by `body`. `body` runs once for each point of `axes`, pairs
+    (variable, extent).
 
     `buffers` are the buffers of the tensors, followed by the buffer of the result.
     """

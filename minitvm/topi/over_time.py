@@ -197,7 +197,7 @@ class _RowGroup:
         return _nest([t], [steps], BlockRealize((t,), const(True), block))
 
     def length(self, b: Expr) -> Expr | None:
-        """Return the length of a row, or None if the layer has no `lengths`."""
+        """Return the number of time steps of row `b`, or None if the layer has no `lengths`."""
         return None if self.lengths is None else self.lengths[self.first + b].astype("int64")
 
     def unless_empty(self, b: Expr, last: Expr) -> Expr:
@@ -206,7 +206,7 @@ class _RowGroup:
         return last if length is None else te.select(length > const(0, "int64"), last, const(0, last.dtype))
 
     def name(self, name: str) -> str:
-        """Return a name that no other block or buffer of the function has."""
+        """Return `name`, with a number appended if another block or buffer of the function already has this name."""
         base = f"{name}_{self.number}" if self.number else name
         numbered = (f"{base}_{k}" if k else base for k in itertools.count())
         unique = next(new for new in numbered if new not in self.names)
@@ -222,8 +222,8 @@ class _RowGroup:
     def stage(
         self, name: str, result: Buffer, value: Callable[..., Expr], lead: tuple[Expr, ...] = ()
     ) -> Stmt:  # fmt: skip
-        """Return a block that writes value(row, j) for each row of the group and each j. With `lead`, it writes to a
-        parameter.
+        """Return a block that writes value(row, j) for each row of the group and each j. With `lead`, `result` is a
+        parameter: `lead` are its first indices, followed by the row's number in the batch and j.
 
         The values for different j are independent, so they form vectors; lowering splits them into vectors of the
         machine's width.

@@ -80,7 +80,7 @@ class Windows:
         )
 
     def seen(self, data: Tensor, n: Any, c: Any, *indices: Any) -> Expr:
-        """Return the element of padded data that the current tap reads in the window at `indices`."""
+        """Return the element of the padded data that the window at `indices` reads at the current tap."""
         at = tuple(
             plus(times(i, s), times(t.var, l))
             for i, s, t, l in zip(indices, self.stride, self.taps, self.dilate, strict=True)

@@ -343,7 +343,7 @@ def names() -> list[str]:
 
 @functools.cache
 def _of_machines() -> None:
-    """Register the operators that machines define."""
+    """Register the operators that the back ends of machines define."""
     for backend in own():
         backend.part("operators")
 

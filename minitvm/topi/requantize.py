@@ -19,10 +19,10 @@ def requantize(
 ) -> Tensor:  # fmt: skip
     """Return clip(round(round(data * multiplier / 2^31) / 2^shift) + zero_point, a_min, a_max).
 
-    All three are int32; `multiplier` and `shift` broadcast to the data, and a shift counts modulo 32. The inner
+    All three inputs are int32; `multiplier` and `shift` broadcast to the data, and a shift counts modulo 32. The inner
     rounding moves halves up, the outer one moves them away from zero. This is `MultiplyByQuantizedMultiplier` of
-    TensorFlow Lite (Jacob et al., "Quantization and training of neural networks for efficient
-    integer-arithmetic-only inference", CVPR 2018), for factors below 1.
+    TensorFlow Lite (Jacob et al., "Quantization and training of neural networks for efficient integer-arithmetic-only
+    inference", CVPR 2018), for factors below 1.
     """
     for tensor in (data, multiplier, shift):
         if tensor.dtype != "int32":
@@ -49,5 +49,5 @@ def requantize(
 
 
 def _both(a: Expr, b: Expr) -> Expr:
-    """Return the bits that are set in both."""
+    """Return the bitwise and of a and b."""
     return Call(a.dtype, "bitwise_and", (a, b))

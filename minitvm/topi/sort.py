@@ -57,8 +57,8 @@ def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str 
 def _as_dtype(indices: Tensor, dtype: str) -> Tensor:
     """Return the indices in `dtype`.
 
-    They are sorted as keys are, in int32 or int64: sorts also use them to read memory, and minitvm shows that such
-    integers stay inside of buffers only for these dtypes.
+    The sorts themselves use int32 or int64: they also access memory at these indices, and minitvm can prove that an
+    access is in bounds only for these dtypes.
     """
     if indices.dtype == dtype:
         return indices
@@ -117,7 +117,7 @@ def _in_lanes(data: Tensor, at: int) -> bool:
     """Return whether to sort the lines along an axis with a network.
 
     The lines must be short, and there must be enough of them to fill vector lanes. A few lines also qualify if they are
-    so short that there are fewer exchanges than counters of digits.
+    so short that the network has no more exchanges than a radix sort has counters.
     """
     extent = dims(data)[at]
     if not isinstance(extent, int) or extent > LONGEST or data.dtype.bits > 32:
@@ -157,7 +157,7 @@ def _along_last(data: Tensor, at: int, apply: Callable[[Tensor], list[Tensor]]) 
 
 
 def strictly_before(ascending: bool) -> Any:
-    """Return a function that returns whether one element comes before another, regardless of their positions."""
+    """Return a predicate that is true if the first element comes before the second one, regardless of their positions."""
 
     def greater(a: Expr, b: Expr) -> Expr:
         if not a.dtype.is_float:

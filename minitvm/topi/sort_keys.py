@@ -1,4 +1,5 @@
-"""Keys: integers in the order of the elements, so that sorts only compare integers, for elements of any dtype.
+"""Sort keys: integers in the same order as the elements, so that sorts compare only integers, whatever the dtype of the
+elements.
 
 Equal elements have equal keys, for example 0.0 and -0.0, and all NaN. NaN has the largest key. For a descending order
 each key is replaced by its complement.

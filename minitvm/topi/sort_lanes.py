@@ -1,5 +1,5 @@
-"""Sorts that do the same steps whatever the data are. So schedules can sort many lines at once, each in one lane of a
-vector.
+"""Data-oblivious sorts: their steps do not depend on the data, so schedules can sort many lines at once, each in one
+vector lane.
 
 Elements are pairs of a key and a position in one integer (`placed_key`). So a step only needs the minimum and the
 maximum of two elements, and equal elements keep their order.
