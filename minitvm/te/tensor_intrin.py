@@ -26,10 +26,10 @@ def decl_tensor_intrin(
 
     `fcompute(ins, outs)` takes buffers, and `scalar_params` as a third argument if there are any. It returns statements
     (or an expression to evaluate) for the whole computation. For a reduction it may return a tuple (body, reset,
-    update): the whole computation, its start, and one more step. With reset and update, a reduction may continue over
-    loops around the intrinsic; without them, all of it must be inside. `binds` maps some tensors to buffers; the
-    buffers of the other tensors get `default_buffer_params`, the fields of a `Buffer`. Raises `InputError` unless the
-    expression is one compute over placeholders.
+    update): the whole computation, its initialisation, and one further step. With reset and update, loops around the
+    intrinsic may belong to the reduction; without them, the whole reduction must be inside the intrinsic. `binds` maps
+    some tensors to buffers; the buffers of the other tensors get `default_buffer_params`, the fields of a `Buffer`.
+    Raises `InputError` unless the expression is one compute over placeholders.
     """
     tensor = op if isinstance(op, Tensor) else Tensor(op, tuple(a.dom.extent for a in op.axis), op.body[0].dtype)
     if not isinstance(tensor.op, ComputeOp) or len(tensor.op.body) != 1:

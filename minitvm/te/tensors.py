@@ -62,7 +62,7 @@ def compute(
     """Return the tensor whose element at each point is `fcompute(*point)`, or a list if `fcompute` returns a tuple.
 
     The axes take the names of the function's parameters; those of `*indices` are `i0`, `i1`, ... or `varargs_names`. A
-    reduction must be the whole body, not just a part of one. Raises `TypeMismatch` if body, shape and reducer do not
+    reduction must be the whole body, not just a part of it. Raises `TypeMismatch` if body, shape and reducer do not
     fit, and `InputError` if the number of the function's parameters differs from the number of dimensions. (TVM's
     `te.compute`.)
     """
