@@ -70,8 +70,10 @@ def imported(model: Any, options: Mapping[str, Any]) -> Graph:
     used = {name: value for name, value in options.items() if value is not None and value is not False and value != {}}
     frontend = None if isinstance(model, Graph) else _frontend_of(model)
     if frontend is None and not isinstance(model, Graph):
-        kinds = ", ".join(f"{f.takes} or its path" for f in frontends())
-        raise InputError(f"build takes a Graph, {kinds}, or a tir function; found {type(model).__name__}")
+        kinds = ", ".join(f.takes for f in frontends())
+        raise InputError(
+            f"build takes a Graph, {kinds}, the path of one of these, or a tir function; found {type(model).__name__}"
+        )
     taken = frozenset({"values"}) if frontend is None else frontend.options | {"values"}
     for name in used:
         if name not in taken:

@@ -125,14 +125,14 @@ def test_passes_are_reported_in_order():
     [
         (
             lambda: tvm.build(3),
-            "build takes a Graph, a GGUF model or its path, a folder of Hugging Face or its path, an ONNX model or its "
-            "path, a TFLite model or its path, a PyTorch program or its path, or a tir function; ",
+            "build takes a Graph, a GGUF model, a folder of Hugging Face, an ONNX model, a Relax module, a TFLite "
+            "model, a PyTorch program, the path of one of these, or a tir function; found int",
         ),
         (lambda: tvm.build(small_graph(), threads=0), "threads=0: wanted a number from 1"),
         (
             lambda: tvm.build(small_graph(), shapes={"x": (1,)}),
-            "shapes= goes with a GGUF model, a folder of Hugging Face, an ONNX model, a TFLite model or a PyTorch program; "
-            "a Graph has its own",
+            "shapes= goes with a GGUF model, a folder of Hugging Face, an ONNX model, a TFLite model or a PyTorch "
+            "program; a Graph has its own",
         ),
         (lambda: tvm.lower(small_graph(), stop_at="tire"), "did you mean tir or te?"),
         (lambda: tvm.build(small_graph(), accuracy="exact"), "accuracy='exact': wanted fast or strict"),

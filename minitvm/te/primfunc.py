@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .. import expr as ex
-from ..arith import Analyzer
 from ..errors import InputError, report
 from ..expr.conditions import is_const
 from ..expr.printer import fresh
 from ..tir import nodes as tir
-from ..tir.analysis.block_regions import union_regions, with_declared_regions
+from ..tir.analysis.block_regions import with_declared_regions, with_merged_reads
 from ..tir.analysis.tree import fresh_copy
 from .nodes import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor, TensorLoad
 from .tensors import post_order
@@ -161,9 +160,8 @@ class _FunctionBuilder:
             ):
                 return ex.replace(at, buffer=moved[at.buffer])
             if isinstance(at, tir.Block):
-                # Two inputs may be one tensor: a block declares one region for each buffer.
-                reads = union_regions(at.reads, Analyzer.inside(*at.iter_vars)) if shared else at.reads
-                return ex.replace(at, name=fresh(at.name, self.block_names), reads=reads)
+                block = ex.replace(at, name=fresh(at.name, self.block_names))
+                return with_merged_reads(block) if shared else block
             return None
 
         # A function may be called twice: each call gets its own loops and blocks.

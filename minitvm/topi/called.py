@@ -14,6 +14,7 @@ from .. import expr as ex
 from .. import te
 from ..errors import InputError, UnsupportedOperator, report
 from ..te import Tensor
+from ..tir.analysis.block_regions import buffers_written
 from ..tir.nodes import Block, Buffer, BufferStore, PrimFunc, root_block
 from ..tir.specialize import specialize
 from .registry import TensorType, register
@@ -130,7 +131,7 @@ def _written(func: PrimFunc) -> set[Buffer]:
     written = {store.buffer for store in ex.find(func.body, BufferStore)}
     matched: dict[Buffer, Buffer] = {}
     for block in ex.find(func.body, Block):
-        written.update(region.buffer for region in block.writes)
+        written.update(buffers_written(block))
         matched.update((match.buffer, match.source.buffer) for match in block.match_buffers)
     for view in [b for b in written if b in matched]:
         while view in matched:

@@ -130,6 +130,11 @@ def with_declared_regions(block: Block) -> Block:
     return replace(block, reads=reads, writes=writes)
 
 
+def with_merged_reads(block: Block) -> Block:
+    """Return the block with one declared read for each buffer, after two of its buffers became one."""
+    return replace(block, reads=union_regions(block.reads, Analyzer.inside(*block.iter_vars)))
+
+
 def without_init(block: Block) -> Block:
     """Return the block without its init. It then continues from the old values of its accumulator, so the accumulator
     comes first among its declared reads.
