@@ -157,7 +157,7 @@ def _along_last(data: Tensor, at: int, apply: Callable[[Tensor], list[Tensor]]) 
 
 
 def strictly_before(ascending: bool) -> Any:
-    """Return a predicate that is true if the first element comes before the second one, regardless of their positions."""
+    """Return a predicate that is true if its first element comes before its second, regardless of their positions."""
 
     def greater(a: Expr, b: Expr) -> Expr:
         if not a.dtype.is_float:
