@@ -39,8 +39,8 @@ def linear(e: Expr) -> Affine:
 
 
 def expr(form: Affine, dtype: Any) -> Expr:
-    """Return a form as an expression. Equal forms give the same node, so that results cached with the node are found
-    again.
+    """Convert a normal form back to an expression. Equal forms give the same node, so that results cached with the node
+    are reused.
     """
     key = (dtype, form.const, *form.terms.items())
     written = _WRITTEN.get(key)

@@ -81,8 +81,8 @@ class PipelineGroups:
         }
 
     def of_step(self, now: int, running: Mapping[int, Stmt]) -> Iterator[Stmt]:
-        """Yield the statements of one unrolled time step: the parts that run in it, in order, with commits
-        and waits.
+        """Yield the statements of time step `now` outside of the steady state: the parts that run in it (`running`), in
+        order, with commits and waits.
         """
         last = [p for p in running if p in self.begun][-1:]
         begun = {p: [now - self.stages[p] + self.stages[q] for q in self.needs[p]] for p in running}
@@ -108,7 +108,9 @@ class PipelineGroups:
         self.groups = kept
 
     def passed(self, count: int) -> None:
-        """Record that the middle steps have run up to step `count`, and that each of them has committed a group."""
+        """Record that the steady state has run up to time step `count`, and that each of its steps has committed a
+        group.
+        """
         if self.begun:
             self.groups = list(range(min(self.stages[p] for p in self.begun), count))
 

@@ -1,4 +1,4 @@
-"""Move conditions out of loops: an init before its reduction loop, and an invariant condition around the loop.
+"""Move conditions out of loops: an init moves before its reduction loop, and an invariant condition around its loop.
 
 If neighbouring statements do nothing unless the same condition holds, they are put under this condition together and
 move further out with it. A buffer that is written and read under the same condition can then be allocated inside the

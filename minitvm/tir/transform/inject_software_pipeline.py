@@ -78,7 +78,7 @@ def refusal(func: tir.PrimFunc, loop: tir.For | None, failure: Failure | None, w
 
 
 def emit(func: tir.PrimFunc, pipeline: Pipeline) -> tir.PrimFunc:
-    """Return the function in which the loop of a pipeline runs in stages."""
+    """Replace the loop of a pipeline by its time steps, and return the new function."""
     tree = Tree(func)
     loop = pipeline.loop
     versions = {b: _versions(tree, loop, b, count) for b, count in pipeline.versions.items()}
@@ -201,7 +201,7 @@ def _time_steps(
 
 
 def _own_buffers(stmt: tir.Stmt) -> tir.Stmt:
-    """Return a statement whose blocks allocate new buffers instead of the old ones."""
+    """Return a copy of a statement whose blocks allocate new buffers, so that two copies of a part share none."""
     fresh = {b: replace(b) for s in find(stmt, tir.Block) for b in s.alloc_buffers}
     if not fresh:
         return stmt

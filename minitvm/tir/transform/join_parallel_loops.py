@@ -60,9 +60,9 @@ def _may_join(loop: For) -> bool:
 
 
 def _fit(loops: list[For]) -> bool:
-    """Return whether one variable can count all iterations of `loops`.
+    """Return whether the dtype of the loop variables can count the iterations of all loops together.
 
-    A symbolic extent counts as 0 if the variables have at least 32 bits; otherwise the loops do not fit.
+    Symbolic extents are ignored if the dtype has at least 32 bits; with a smaller dtype, they are refused.
     """
     dtype = loops[0].var.dtype
     if any(loop.var.dtype != dtype for loop in loops):

@@ -98,7 +98,7 @@ class _Placed:
 
 
 class _Placement:
-    """Finds the best place for one allocation."""
+    """Finds the innermost legal place for one allocation."""
 
     def __init__(self, allocation: Allocate, room: int) -> None:
         self.buffer = allocation.buffer

@@ -161,8 +161,8 @@ def _read_first(stmt: tir.Stmt, buffer: tir.Buffer) -> set[Any]:
 
 
 def _registers(stores: list[tir.BufferStore]) -> dict[Any, tuple[tir.Buffer, Any]]:
-    """Return an index in a local buffer for each element. There is one local buffer for each buffer into which the loop
-    accumulates.
+    """Map each element that is stored to its place, (local buffer, index). There is one local buffer for each buffer
+    into which the loop accumulates.
     """
     groups: dict[tir.Buffer, list[tir.BufferStore]] = {}
     for store in stores:
@@ -178,8 +178,8 @@ def _registers(stores: list[tir.BufferStore]) -> dict[Any, tuple[tir.Buffer, Any
 
 
 def _promoted(loop: tir.For, stores: list[tir.BufferStore], earlier: list[tir.Stmt]) -> tir.Stmt:
-    """Return the loop with its accumulators in registers. Values that `earlier` statements stored to the elements are
-    moved to registers directly.
+    """Return the loop with its accumulators in registers. Where a statement in `earlier` initialises an accumulator,
+    the register gets that value directly, and the statement is removed.
     """
     if not stores:
         return loop
@@ -207,8 +207,8 @@ def _promoted(loop: tir.For, stores: list[tir.BufferStore], earlier: list[tir.St
 
 
 def _taken_stores(earlier: list[tir.Stmt], predicates: dict[Any, Any]) -> dict[Any, ex.Expr]:
-    """Return the values that statements directly before the loop store to elements that the loop stores again. These
-    statements are removed from `earlier`.
+    """Return, for each element that the loop stores, the value that a statement directly before the loop stores to it.
+    These statements are removed from `earlier`.
     """
     taken: dict[Any, ex.Expr] = {}
     while earlier:

@@ -111,8 +111,8 @@ def _reused(allocation: Allocate, ranges: Ranges) -> Stmt:
 
 
 def _places(stmt: Node, buffer: Buffer, ranges: Ranges, around: tuple[For | LetStmt, ...]) -> Iterator[_Place]:
-    """Yield the loops around all uses of the buffer in which no iteration reads an element that another iteration
-    wrote, outermost loop first.
+    """Yield the loops that contain all uses of the buffer and pass no values through it from one iteration to another,
+    outermost loop first.
     """
     users = [child for child in children(stmt) if buffer in accessed(child)]
     if isinstance(stmt, For | LetStmt):
@@ -133,6 +133,8 @@ def _shape_at(allocation: Allocate, place: _Place) -> tuple[Expr, ...]:
 
 
 def _are_counted_outside(place: _Place) -> bool:
-    """Return whether the number of iterations of the parallel loops is known outside of all loops."""
+    """Return whether the extents of the parallel loops can be computed outside of all loops: they use no variable of a
+    loop or let, and read no memory.
+    """
     named: set[Var] = {item.var for item in place.around}
     return not any(uses(loop.extent, named) or reads_memory(loop.extent) for loop in place.parallel)

@@ -54,9 +54,7 @@ def _share(node: Node) -> Any:
 
 
 def _begun(stmt: Stmt) -> Stmt:
-    """Return an asynchronous store, which may be inside lets. The store becomes an ordinary one if it is no longer a
-    plain copy.
-    """
+    """Make a store, which may be inside lets, asynchronous again, unless it is no longer a plain copy."""
     if isinstance(stmt, LetStmt):
         return LetStmt(stmt.var, stmt.value, _begun(stmt.body))
     return Async(stmt) if isinstance(stmt, BufferStore) and is_copied(stmt.value) else stmt

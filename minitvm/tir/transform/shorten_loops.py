@@ -64,8 +64,9 @@ def _shortened(loop: Node) -> Any:
 
 
 def _bound(condition: Expr, var: Var) -> tuple[Expr | None, Expr | None] | None:
-    """Return (the first value of a variable for which a condition holds, the value after the last one); None instead of
-    a value means that there is no end. Return None if the condition has another form.
+    """Return the bounds (first, end) of the values of `var` for which a condition holds; `end` is exclusive, and one of
+    the two is None, because the condition bounds `var` only on one side. Return None if the condition is not linear in
+    `var`.
 
     f + c*v < 0  <=>  v < ceil(-f / c)        f - c*v < 0  <=>  floor(f / c) < v        for c > 0
     """

@@ -1,4 +1,6 @@
-"""Helpers that tell lowering about the vectors of a target. They accept any description of a target."""
+"""Properties of a target's vectors that lowering needs: the lanes of a register, the supported widths, and whether
+there are vectors.
+"""
 
 from __future__ import annotations
 
