@@ -1,6 +1,5 @@
-"""Schedules: transform programs step by step.
-
-Each step is checked and recorded (see the documentation and `registry`).
+"""Schedules transform programs step by step. Each step is one call of a primitive (`registry`), which is checked and
+recorded in the trace.
 """
 
 import importlib

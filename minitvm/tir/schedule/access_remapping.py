@@ -64,10 +64,10 @@ def relaid(stmt: Any, old: tir.Buffer, new: tir.Buffer, mapped: Mapped) -> Any:
 
 
 def _simple(index: ex.Expr, domains: Mapping[ex.Var, ex.Range]) -> ex.Expr:
-    """Simplify a new index as TVM does: some variables that have only a single value stay in the index.
+    """Simplify a new index as TVM does: some parts that have only a single value stay in the index.
 
-    TVM keeps such a variable if it is the whole index, or if it indexes a tile that it does not fill. For example, `v
-    // 4` is kept for a `v` with three values.
+    TVM keeps a variable if it is the whole index, or if it is divided by a constant larger than its extent. For
+    example, `v // 4` is kept for a `v` with three values, although it is always 0.
     """
     plain = Analyzer().simplify(index)
     if isinstance(plain, ex.Var):
@@ -187,8 +187,8 @@ def with_simple_indices(node: Any, analyzer: Analyzer) -> Any:
 
 
 def whole_nest(tree: Tree, producer: tir.BlockRealize, buffer: tir.Buffer) -> tir.For | None:
-    """Return the outermost loop around a block that does nothing but store each element of a buffer once; None if the
-    block does anything else.
+    """Return the outermost loop of the nest of `producer`, if this nest does nothing but store each element of a buffer
+    once; None otherwise.
     """
     # Iterations are independent: the block writes this buffer only, each element once, and does not read it.
     store, block = producer.block.body, producer.block

@@ -1,4 +1,4 @@
-"""Functions of TVM's module of the same name: queries about blocks, suggested layouts, and mappings to intrinsics.
+"""Functions of TVM's `tir.schedule.analysis`: queries about blocks, suggested layouts, and mappings to intrinsics.
 
 The kinds of blocks are defined in `tir.analysis.block_kinds`.
 """

@@ -1,5 +1,5 @@
-"""The reads and writes that blocks declare. They are correct before the first step, and are extended when later steps
-put something inside a block.
+"""The reads and writes that blocks declare. They are correct in the original program, and are extended when a later
+step inserts other blocks into a block.
 """
 
 from __future__ import annotations

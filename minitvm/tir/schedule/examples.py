@@ -313,7 +313,7 @@ def _reduced(body: list[ast.stmt]) -> set[str]:
 
 
 def _most(index: ast.expr, names: Mapping[str, range]) -> int:
-    """Return the smallest extent of a dimension for which an index is always inside."""
+    """Return the smallest extent of a dimension with which an index is always in bounds."""
     if isinstance(index, ast.Slice):
         assert index.upper is not None
         return _most(index.upper, names) - 1

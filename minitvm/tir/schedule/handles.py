@@ -31,8 +31,8 @@ class ExprRV(Var):
 
 @node
 class PlaceKey(Var):
-    """The key of a `LoopRV` that does not refer to a loop. Computing a block there means `compute_inline`, or leaving
-    it in place ("root").
+    """The key of a `LoopRV` that refers to no loop but to "inline" or "root": `compute_at` then inlines the block, or
+    leaves it in place.
     """
 
 

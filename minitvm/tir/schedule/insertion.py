@@ -25,8 +25,8 @@ own_values = holds_inside(
 class Place:
     """A position for new code inside `within`, which is a loop or the block of the scope.
 
-    It is directly before `anchor`, or directly after it (`after`). If `anchor` is None, it is the start of the scope or
-    its end.
+    The position is directly before `anchor` or, if `after` is set, directly after it. If `anchor` is None, the position
+    is the start of `within` or, if `after` is set, its end.
     """
 
     within: tir.Stmt
@@ -134,7 +134,7 @@ def place_between(tree: Tree, writer: tir.BlockRealize, readers: Sequence[tir.Bl
 
 
 def block_in(state: ScheduleState, nest: tir.Stmt) -> tir.BlockRealize:
-    """Return the block of a copy as it currently is in the program."""
+    """Return the block of the copy loops `nest`, as it currently is in the program."""
     at = nest
     while not isinstance(at, tir.BlockRealize):
         at = at.body  # type: ignore[attr-defined]

@@ -45,7 +45,7 @@ def way_back(block: Block, load: BufferLoad) -> tuple[IndexMap, tuple[Expr, ...]
 
 
 def box_read(block: BlockRealize, load: BufferLoad) -> list[Range]:
-    """Return the range of each index of a load."""
+    """Return the box of elements that a load reads over the block's domain: one range for each index."""
     if at_iterators(load):
         domains = {it.var: it.dom for it in block.block.iter_vars}
         return [domains.get(i, Range(i, const(1, i.dtype))) for i in load.indices if isinstance(i, Var)]

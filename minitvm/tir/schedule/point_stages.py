@@ -86,8 +86,8 @@ def stage_points(
     """Insert a block that copies between the buffer and `cached`, and make the part's block use `cached` at `places`.
     Returns the block that copies.
 
-    The copy has the block's own loops (`copied_loops`) if they run through all that is copied, otherwise loops over the
-    domains of the iterators.
+    With `copied_loops`, the copy has the same loops as the part's block, if these reach every element to be copied.
+    Otherwise its loops cover the domains of the iterators.
     """
     tree, scope, realize, buffer = part.tree, part.scope, part.block, part.buffer
     writers = [] if part.write else scope.writers(buffer)
@@ -123,8 +123,8 @@ def _stage_block(part: PointPart, cached: tir.Buffer, places: tuple[ex.Expr, ...
 
 
 def _refuse_unwritten(state: ScheduleState, part: PointPart, within: tir.Stmt, over_domains: bool) -> None:
-    """Raise `Refused` if a block may leave out an element that is copied back. The copy runs over the domains of the
-    iterators (`over_domains`), or in the block's own loops.
+    """Raise `Refused` if the part's block may leave an element unwritten that is copied back. The loops of the copy are
+    the block's own or, with `over_domains`, cover the domains of the iterators.
     """
     tree, realize, name = part.tree, part.block, part.buffer.name
     expected = "an init of each element before what is added to it"
@@ -140,11 +140,11 @@ def _refuse_unwritten(state: ScheduleState, part: PointPart, within: tir.Stmt, o
 
 
 def _why_not_run_through(part: PointPart, within: tir.Stmt) -> str | None:
-    """Return None if each run of `within` takes every combination of the iterators' values, otherwise why this is not
-    proved.
+    """Return None if the block provably runs for every combination of its iterators' values in each run of `within`,
+    otherwise the reason why this is not proved.
 
-    If `within` is a loop, these are the values that the iterators take in it; if it is a block, these are the
-    iterators' domains. A copy runs over the same values.
+    If `within` is a loop, the values are those that the iterators take inside it; if it is a block, the values are the
+    iterators' domains. The copy's loops cover the same values.
     """
     tree, realize = part.tree, part.block
     loops = tree.loops_above(realize)
@@ -201,7 +201,8 @@ def _guarded(part: PointPart, nest: tir.Stmt, analyzer: Analyzer) -> tir.Stmt:
 
 
 def _copied_nest(part: PointPart, block: tir.Block, within: tir.Stmt) -> tuple[tir.Stmt | None, bool]:
-    """Return (`block` in copies of the loops around the original block, whether these loops take the same values).
+    """Return (copies of the loops around the part's block, with `block` inside; whether they reach exactly the elements
+    that the part's block reads).
 
     Loops that do not index the buffer are left out. The nest is None if a predicate connects them with other loops, or
     if a statement decides whether the block runs.

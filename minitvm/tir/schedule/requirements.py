@@ -109,8 +109,8 @@ def chain(tree: Tree, loops: Sequence[For]) -> list[For]:
 
 
 def new_order(tree: Tree, loops: Sequence[For]) -> list[For]:
-    """Return the chain of `loops` in its new order: `loops` fill, in the order in which they are passed, the positions
-    that they have together now.
+    """Return the chain of `loops` in its new order: `loops` fill their common positions in the order in which they are
+    passed, and the other loops stay.
     """
     queue = iter(loops)
     moving = set(loops)

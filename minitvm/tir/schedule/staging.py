@@ -56,9 +56,7 @@ def region_of(regions: Sequence[tir.BufferRegion], index: int | str | tir.Buffer
 
 @dataclass(frozen=True)
 class BufferPart:
-    """An access of a block to a buffer: the region that the block reads, or writes (`write`), and that a primitive is
-    to copy.
-    """
+    """A region that a primitive is to copy: a block reads this region or, if `write` is set, writes it."""
 
     tree: Tree
     scope: Scope
@@ -217,8 +215,8 @@ def has_values(
 ) -> bool:
     """Return whether every element of a box certainly has a value when a run of `within` begins.
 
-    Legal to copy all of it then: the buffer is an input; or `readers` read all of the box in this run anyway, without
-    the copy too; or a block before `within` fills a box that contains it.
+    Then all of the box may be copied. This holds if the buffer is an input, if `readers` read all of the box in this
+    run anyway, or if a block before `within` fills a box that contains it.
     """
     if is_input(tree, buffer):
         return True

@@ -149,7 +149,7 @@ class Trace:
 
     @property
     def decisions(self) -> dict[Instruction, Any]:
-        """The decision of each instruction that has sampled."""
+        """The decision of each sampling instruction."""
         return {inst: inst.decision for inst in self._insts if inst.decision is not None}
 
     def get_decision(self, inst: Instruction) -> Any:

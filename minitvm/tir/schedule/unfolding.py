@@ -1,4 +1,4 @@
-"""Undo rolling_buffer: produce a program in which the circular buffers have all of their elements again.
+"""Undo rolling_buffer: produce a program in which the circular buffers have their full size again.
 
 Element x of a circular buffer is stored at x % size, and unfolding changes these indices to x. `rolling_buffer` then
 checks the result: rolling its buffers must lead back to the current program.

@@ -55,7 +55,7 @@ def _hoisted(result: Expr, element: AccumulatedElement, lets: list[tuple[Var, Ex
 
 
 def _with_known(result: Expr, lets: Sequence[tuple[Var, Expr]]) -> Expr:
-    """Replace parts of an expression by the variables that hold their values."""
+    """Replace the values of `lets` in an expression by their variables."""
     known: Expr = rewrite(result, lambda node: next((v for v, value in lets if structural_equal(value, node)), None))
     return known
 
