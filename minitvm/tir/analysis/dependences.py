@@ -78,7 +78,8 @@ def exact(
     parallel: bool,
     accumulating: bool = False,
 ) -> Dependence | Undecided | None:
-    """Return a pair of iterations whose order is reversed by a new order of loops, or None if there is none.
+    """Return a dependence that a new order of loops violates, `Undecided` if this cannot be decided, or None if there
+    is no such dependence.
 
     `before` and `after` list all loops, outermost first. `pairs` are the pairs of accesses that the quick test could
     not decide. With `parallel`, the iterations of the last loop of `after` are unordered; with `accumulating`, two

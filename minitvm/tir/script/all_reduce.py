@@ -38,7 +38,7 @@ class ThreadReduction:
 
 
 def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> AllReducer:
-    """`T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: defines how threads combine values, and where they start.
+    """`T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: defines how threads combine values.
 
     The second argument lists the neutral elements. To combine several values at once, use
     `lambda x0, x1, y0, y1: (..., ...)`. The earlier values come first.

@@ -159,7 +159,7 @@ class TirPrinter(ProgramText):
     # ---- statements --------------------------------------------------------------------------------------------
 
     def anything(self, item: ex.Node) -> None:
-        """Print any node that is not part of a function."""
+        """Print a node other than a function or module, such as a statement, an expression or a buffer."""
         if isinstance(item, tir.Stmt):
             return self.suite(item)
         if isinstance(item, ex.Expr):

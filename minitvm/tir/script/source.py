@@ -304,7 +304,9 @@ class _Graphs:
 
 
 def kernel_function(kernel: Any) -> PrimFunc:
-    """Return the function of a kernel of an executable: the one that was built, or that of a saved program's text."""
+    """Return the function of an executable's kernel: the one that it was built from or, in a saved program, the one
+    that its text describes.
+    """
     if kernel.func is not None:
         func: PrimFunc = kernel.func()
         return func

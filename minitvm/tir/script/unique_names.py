@@ -38,14 +38,14 @@ class NameSupply:
         return name
 
     def fresh(self, hint: str) -> str:
-        """Reserve a name that belongs to no node and return it. It stays reserved until the end."""
+        """Reserve a name that belongs to no node and return it. It stays reserved for the whole text."""
         stem = identifier(hint)
         return fresh(f"{stem}_" if stem in _RESERVED else stem, self._taken)
 
     def of(self, item: Node, hint: str) -> str:
         """Return the name of an item at a place where it is used.
 
-        An item that is not defined in any open scope is free, and keeps its name until the end.
+        An item that is not defined in any open scope is free, and keeps its name in the whole text.
         """
         if item not in self._of:
             self._of[item] = self.fresh(hint)

@@ -30,7 +30,7 @@ class HottestNest:
 
 
 def hottest(func: PrimFunc, sizes: Mapping[Var, int] | None = None) -> HottestNest:
-    """Follow the loop with the most work from the outside in, and return the nest.
+    """Return the nest that you reach by entering, at each level, the loop with the most work.
 
     Raises `NotAnIndex` if an extent is known only at run time.
     """

@@ -278,7 +278,7 @@ def slope_times(slope: Affine, v: ex.Var) -> Affine:
 
 
 def _multiple(extent: Affine, d: Affine) -> tuple[Affine, bool]:
-    """Return (how many times d is needed to reach an extent, whether it reaches the extent exactly)."""
+    """Return (extent / d, rounded up; whether d divides the extent)."""
     if d.is_const:
         if extent.const % d.const == 0 and all(c % d.const == 0 for c in extent.terms.values()):
             return extent.divided(d.const), True
