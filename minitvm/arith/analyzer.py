@@ -536,7 +536,7 @@ _NEGATED: dict[type, type] = {ex.LT: ex.GE, ex.GE: ex.LT, ex.LE: ex.GT, ex.GT: e
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Return whether two expressions are written the same way."""
+    """Return whether two expressions have the same structure and the same variables."""
     if a is b:
         return True
     if type(a) is not type(b) or isinstance(a, ex.Var):

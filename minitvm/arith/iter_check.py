@@ -307,8 +307,8 @@ def _take_apart(
 
 
 def _below(one: IterSplit, other: IterSplit, domain: Any) -> bool:
-    """Return whether `one` can be ordered before `other` by step: its step is at most as large, or `extent` of its
-    steps make one step of `other` (j in `i * n + j` for j below n).
+    """Return whether `one` comes before `other` in ascending order of steps: its step is provably not larger, or
+    `extent` of its steps equal one step of `other` (j in `i * n + j` for j below n).
     """
     size, next_size = _size(one, domain), _size(other, domain)
     return bool(domain.nonnegative(next_size - size)) or multiply(size, one.extent) == next_size

@@ -259,8 +259,9 @@ class Detector:
         return id(split.mark), split.lower_factor, split.extent
 
     def cut(self, e: ex.Expr, split: IterSplit, by: Affine) -> tuple[tuple[IterSplit, ...], tuple[IterSplit, ...]]:
-        """Split a single split by `by`, and return (remainder, quotient). Raises `NotAffine` if the steps straddle
-        multiples of `by`, or if `by` does not divide the extent of a split that is not the topmost one of its iterator.
+        """Divide a split by `by`, and return (remainder, quotient) as tuples of splits. Raises `NotAffine` if the steps
+        straddle multiples of `by`, or if `by` does not divide the extent of a split that is not the topmost one of its
+        iterator.
         """
         scale = split.scale
         if scale != ONE:

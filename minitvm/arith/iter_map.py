@@ -1,4 +1,4 @@
-"""Quasi-affine iteration maps: is a block's binding a clean function of its loops?
+"""Quasi-affine iteration maps: write a block's bindings as sums of quotients and remainders of its loops.
 
     sum   ::= base + split*scale + ...
     split ::= (mark // lower_factor) % extent * scale

@@ -204,6 +204,6 @@ def _merge_one(domain: Domain, x: Affine, term: Atom, c: int) -> Affine | None:
 
 
 def tighten(domain: Domain, x: Affine) -> Affine:
-    """g*y + z >= 0 -> y >= 0 where 0 <= z < g; in particular divided by the common factor."""
+    """g*y + z >= 0 -> y >= 0 where 0 <= z < g; for a constant z, this divides by the coefficients' common factor."""
     groups = grouping(domain, x, 0) if x.terms else None
     return x if groups is None else tighten(domain, groups[1])

@@ -1,7 +1,7 @@
-"""Divide an iteration space: which part of a block's iterators do the inner loops run through, and which the outer
-loops?
+"""Divide an iteration space: split each binding of a block into a part of the outer loops and a part of the inner
+loops.
 
-    i * 16 + j,  k * 4 + l   over i, k | j, l   ->   (i, 1 of 16, j), (k, of 4, l)
+    i * 16 + j,  k * 4 + l   with inner loops j, l   ->   outer parts i, k   and inner parts j in [0, 16), l in [0, 4)
 
 This follows TVM's `SubspaceDivide`. A binding can be divided if it is `outer * extent + inner`, where `inner` depends
 only on the inner loops and takes all values in [0, extent), and `outer` depends only on the outer loops and is an
