@@ -20,8 +20,8 @@ def at_bounds(graph: Graph) -> Graph:
 
 
 def _bind(graph: Graph, sizes: dict[Var, Expr]) -> None:
-    """Add every size that a graph binds to `sizes`, with its upper bound. Sizes that are bound inside groups and loops
-    are included.
+    """In `sizes`, map every size that a graph binds to its upper bound, including sizes that are bound in groups and
+    loops.
     """
     for item in graph.nodes:
         if item.op == FUSED:

@@ -41,10 +41,10 @@ def one_function(func: Any) -> PrimFunc:
 def te_function(
     fcompute: Callable[..., Any], types: Sequence[TensorType], attrs: Mapping[str, Any], name: str | None = None
 ) -> tuple[PrimFunc, tuple[Var, ...]]:
-    """Return the loop program of the tensors that `fcompute` returns for placeholders of these types, and the sizes
-    that become its scalar parameters: those that are no dimension of a placeholder.
+    """Return the loop program of the tensors that `fcompute` returns for placeholders of these types, and its scalar
+    parameters: the sizes that are not themselves a dimension of a placeholder.
 
-    If it returns a loop program instead, that program is the result. Raises `InputError` for anything else.
+    If `fcompute` returns a loop program instead, that program is the result. Raises `InputError` for anything else.
     """
     label = name or _name_of(fcompute)
     inputs = [te.placeholder(list(shape), dtype, name=f"p{k}") for k, (shape, dtype) in enumerate(types)]
@@ -70,7 +70,7 @@ def te_function(
 
 
 def _expressions(tensor: te.Tensor) -> list[Expr]:
-    """Return the dimensions of a tensor, and the dimensions of its operation's axes."""
+    """Return the dimensions of a tensor, and the bounds of the axes of its operation."""
     axes = (
         [axis.dom for axis in (*tensor.op.axis, *tensor.op.reduce_axis)] if isinstance(tensor.op, te.ComputeOp) else []
     )

@@ -85,9 +85,9 @@ def _to_te(node: OpNode | Graph) -> tuple[list[te.Tensor], list[tuple[Dim, Dim]]
 
 
 def _of_their_own(outputs: list[te.Tensor], taken: list[te.Tensor]) -> list[te.Tensor]:
-    """Return `outputs`, in which an output that is an input or another output is replaced with a copy.
+    """Return `outputs`, replacing each output that is an input, or that appears a second time, with a copy.
 
-    Each parameter of the function has its own memory.
+    So each parameter of the function has its own memory.
     """
     own: list[te.Tensor] = []
     for tensor in outputs:
@@ -191,7 +191,7 @@ def _impersonal(item: OpNode) -> Mapping[str, Any]:
 
 
 def _without_idle_casts(graph: Graph) -> Graph:
-    """Remove casts between dimensions that have become the same."""
+    """Remove each `match_cast` whose dimensions have become equal."""
     instead: dict[Value, Value] = {}
     nodes = []
     for item in graph.nodes:
@@ -227,7 +227,8 @@ def _taken_for_equal(graph: Graph) -> list[tuple[ex.Expr, ex.Expr]]:
     """Return pairs of dimensions such that everywhere in the graph, the first of a pair may be replaced with the
     second.
 
-    If the second dimension of a cast cannot be expressed by the function's variables, the cast stays an operator.
+    They are the dimensions of `match_cast` nodes. If the second dimension cannot be expressed by the function's
+    variables, the node stays an operator.
     """
     pairs = []
     for item in graph.nodes:
@@ -361,8 +362,8 @@ def _with_scalars(outputs: list[te.Tensor], scalars: Mapping[te.Tensor, ex.Expr]
 
 
 def _of_one_value(tensor: te.Tensor, value: ex.Expr) -> te.Tensor:
-    """Return a tensor whose elements all have one value. Loop programs need it because they take tensors, not
-    scalars.
+    """Return a tensor of the shape of `tensor` whose elements all equal `value`, for loop programs, which take tensors
+    and not scalars.
     """
     filled: te.Tensor = te.compute(tensor.shape, lambda *_: value, name=tensor.name)
     return filled

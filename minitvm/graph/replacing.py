@@ -1,4 +1,4 @@
-"""`build(model, replace={"nn.softmax": ...})`: compute operators of a network by programs of your own.
+"""`build(model, replace={"nn.softmax": ...})`: compute operators of a network with your own programs.
 
 A replacement is one of
 
@@ -87,7 +87,7 @@ def _replace(b: Rewriter, item: OpNode, replacement: Any) -> None:
 
 
 def _misfit(a: Value, b: Value) -> bool:
-    """Return whether two values surely have different types."""
+    """Return whether the types of two values differ in rank, in dtype, or provably in a dimension."""
     return a.dtype != b.dtype or a.ndim != b.ndim or any(differ(m, n) for m, n in zip(a.shape, b.shape, strict=True))
 
 
@@ -119,7 +119,9 @@ def _function(item: OpNode, replacement: Any) -> tuple[PrimFunc, tuple[Any, ...]
 
 
 def _takes_schedule(function: Any) -> bool:
-    """Return whether the first parameter of a function is a schedule: it is named `sch`, or annotated as one."""
+    """Return whether a replacement is a function `f(sch)`: its first parameter is named `sch`, or annotated as a
+    schedule.
+    """
     first = next(iter(inspect.signature(function).parameters.values()), None)
     return first is not None and (first.name == "sch" or "Schedule" in str(first.annotation))
 

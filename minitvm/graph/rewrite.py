@@ -60,9 +60,7 @@ class Rewriter(GraphBuilder):
         self.instead.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
 
     def remove(self, item: OpNode) -> None:
-        """Remove an operator that was added with `keep` but is no longer read by any node. Its name becomes free
-        again.
-        """
+        """Remove an operator that `keep` added and that no node reads any longer. Its name becomes free again."""
         outputs = tuple(map(self.now, item.outputs))
         self._nodes = [n for n in self._nodes if n.outputs != outputs]
         self._known.difference_update(outputs)

@@ -104,7 +104,7 @@ def _panels(product: OpNode, smaller: Callable[[Shape], Shape]) -> Shape:
 
 
 def _unblocked(item: OpNode, blocks: Value, axis: int, extent: int) -> Any:
-    """Return the extent of an axis with fewer blocks, whose last block is filled as far as before."""
+    """Return the smaller extent of an axis whose blocks are `blocks`, with the last block filled as far as before."""
     before: tuple[Any, ...] = item.inputs[0].shape
     now: tuple[Any, ...] = blocks.shape
     return now[axis] * now[-1] - min(before[axis] * before[-1] - extent, now[-1] - 1)

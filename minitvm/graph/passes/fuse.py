@@ -245,7 +245,8 @@ def _stays_apart(maker: OpNode, reader: OpNode) -> bool:
     Alone, a transpose copies square by square from one tensor to another (`machines.simd.strategy.turned`). Fused with
     a concatenation, it would have to choose among the inputs at each element, while the concatenation alone is a few
     copies, or none (`link.in_place`). After an operator that narrows its elements, there are fewer bytes to transpose.
-    An operator that reads several tensors would read only one of them across its memory.
+    An operator that reads several tensors, fused with a transpose, would read one tensor across the rows in memory and
+    the others along them.
     """
     if maker.op == "concatenate" or _narrows(maker):
         return _turns(reader)

@@ -1,4 +1,5 @@
-"""Replace groups of channels that are normalised as one long row each by a group normalisation.
+"""Recognise group normalisation that is written as the instance normalisation of reshaped data, and make it one
+operator.
 
     reshape(instance_norm(reshape(x, [n, groups, ..]), s, b), shape of x)  ->  group_norm(x, gamma, beta)
     add(multiply(group_norm(x, gamma, beta), u), v)                        ->  group_norm(x, gamma * u, beta * u + v)
@@ -38,7 +39,9 @@ def group_norms(graph: Graph) -> Graph:
 
 
 def _of_rows(b: Rewriter, match: Match) -> Value | None:
-    """Return the group norm that equals a reshape of normalised rows, or None if the shapes do not fit."""
+    """Return the group normalisation that equals the matched chain of reshape, instance normalisation and reshape, or
+    None if the shapes do not fit.
+    """
     x, rows = match["x"], match.node("rows")
     batch, groups, *_ = match["split"].shape
     if not same_shape(x.shape, match.root.output.shape):
@@ -65,9 +68,10 @@ def _of_scale(b: Rewriter, match: Match) -> Value | None:
 
 
 def _of_channels(match: Match, output: Value) -> np.ndarray | None:
-    """Return a constant as one element per channel (axis 1) of an output, repeating a single element.
+    """Return the constant that the match calls "values" with one element per channel (axis 1) of `output`, repeating a
+    single element.
 
-    Returns None if the constant varies along another axis.
+    Returns None if it varies along another axis.
     """
     if output.ndim < 2 or match["values"].dtype != output.dtype or not isinstance(output.shape[1], int):
         return None
@@ -79,7 +83,11 @@ def _of_channels(match: Match, output: Value) -> np.ndarray | None:
 
 
 def _norm(b: Rewriter, match: Match, gamma: np.ndarray, beta: np.ndarray, groups: int | None, epsilon: float) -> Value:
-    """Return the normalisation of `x`, a value that the match names, which replaces the operator at the root."""
+    """Add a normalisation of the value that the match calls "x", which replaces the root of the match; return its
+    result.
+
+    It is an instance normalisation if `groups` is None, and a group normalisation otherwise.
+    """
     x = match["x"]
     weights = [b.constant(a.astype(x.dtype.numpy), name) for a, name in ((gamma, "gamma"), (beta, "beta"))]
     ending = {} if groups is None else {"num_groups": groups}

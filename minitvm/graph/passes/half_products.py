@@ -73,7 +73,8 @@ def _of_halves(b: Rewriter, match: Match, direct: Collection[str]) -> Value | No
 
 
 def _of_widened(b: Rewriter, match: Match, direct: Collection[str]) -> Value | None:
-    """Rewrite a product whose two operands were widened from the same dtype, so that it reads the narrow operands.
+    """Rewrite a product whose two operands were widened from the same 16-bit dtype, so that it reads the narrow
+    operands.
 
     Returns None if an operand was not widened.
     """

@@ -53,7 +53,9 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The regions of one engine in a graph, and the reason why it does not get each of the other operators."""
+    """The regions of one engine in a graph, and for each of the other operators the reason why the engine does not
+    compute it.
+    """
 
     regions: tuple[Region, ...]
     refused: Mapping[OpNode, str]
@@ -130,7 +132,7 @@ def _matches(item: OpNode, engine: Supporter, facts: GraphFacts) -> Iterator[tup
 
 
 def no_region(item: OpNode) -> str:
-    """Return the reason why no engine gets an operator, or "" if engines may get it."""
+    """Return the reason why no engine can compute an operator, or "" if engines may compute it."""
     if item.op in (BIND_SIZE, FUSED, LOOP, MATCH_CAST):
         return f"{item.op} is no operator on tensors"
     structured = next((name for name, value in item.attrs.items() if isinstance(value, Node) or callable(value)), None)
@@ -176,7 +178,7 @@ class Condensed:
         ]
 
     def join(self, nodes: Sequence[OpNode], engine: str) -> None:
-        """Make one region of some nodes, without a check."""
+        """Make the operators in `nodes` one region of an engine, without checking whether that is legal."""
         first, *rest = sorted(self.vertex_of[self.position[item]] for item in nodes)
         self.engine[first] = engine
         for other in rest:
@@ -184,7 +186,7 @@ class Condensed:
                 self.merge(first, other)
 
     def merge(self, a: int, b: int) -> None:
-        """Make vertex b a part of vertex a."""
+        """Merge vertex b into vertex a."""
         for number in self.members[b]:
             self.vertex_of[number] = a
         self.members[a] += self.members.pop(b)
@@ -197,7 +199,7 @@ class Condensed:
                 opposite[other].add(a)
 
     def passes_around(self, a: int, b: int) -> bool:
-        """Return whether a path from vertex a to vertex b goes through another vertex."""
+        """Return whether some path from vertex a to vertex b goes through another vertex."""
         todo = [vertex for vertex in self.before[b] if vertex != a]
         seen = set(todo)
         while todo:

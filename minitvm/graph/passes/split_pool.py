@@ -1,4 +1,4 @@
-"""Split a maximum or mean over a window into one for each axis: a window of 5 x 5 reads 5 + 5 elements instead of 25.
+"""Split a pool over windows into one pool for each axis: for a window of 5 x 5, it reads 5 + 5 elements instead of 25.
 
     max over (i, j) of x[y + i, x + j]  =  max over j of (max over i of x[y + i, x + j])
 

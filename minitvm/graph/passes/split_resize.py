@@ -34,8 +34,8 @@ def split_resize(graph: Graph) -> Graph:
 
 
 def _is_open(item: OpNode) -> bool:
-    """Return whether a resize has symbolic extents, and sums over several axes, each of which can get its own
-    operator.
+    """Return whether a resize with symbolic extents computes weighted sums along several axes, so that one resize per
+    axis is worthwhile.
     """
     if item.attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
         return False

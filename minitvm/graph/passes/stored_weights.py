@@ -6,8 +6,8 @@ One scale for all weights, or one for each column, can be moved out of the sum. 
 turn them into floats, which are four times as large. Each byte is widened when it is read, which is exact. The sum is
 rounded once more, but the weights are not rounded, so no error bound becomes larger. Only near the largest float32 can
 a sum overflow that is not scaled yet, so `accuracy="strict"` does not change such products. A product with one row
-waits for its weights: it takes half of the time (1024 x 1024, one thread). A product with 4 to 64 rows takes 0.98 to
-1.13 times as long as with floats. If the data are dequantised bytes too, the product is computed in integers
+waits for its weights, so it takes half as long as with floats (1024 x 1024, one thread). A product with 4 to 64 rows
+takes 0.98 to 1.13 times as long. If the data are dequantised bytes too, the product is computed in integers
 (`integer_products`, which runs before).
 
 Scales of blocks along the sum cannot be moved out of it; such weights are folded to floats.
