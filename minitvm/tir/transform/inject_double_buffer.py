@@ -60,7 +60,7 @@ def inject_double_buffer(func: PrimFunc) -> PrimFunc:
 
 def _next_loop(func: PrimFunc) -> For | None:
     """Return a loop that contains a double buffer and is not yet annotated as a pipeline; None if there is none. Raises
-    `ScheduleError` for an annotation that cannot be carried out.
+    `ScheduleError` if an annotated block cannot fill a double buffer.
     """
     tree = Tree(func)
     for realize in tree.blocks.values():

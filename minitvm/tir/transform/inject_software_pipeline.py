@@ -150,7 +150,7 @@ class _Part:
 
     @property
     def end(self) -> Expr:
-        """The value after the last iteration."""
+        """The value of the loop variable after the last iteration."""
         return Analyzer().simplify(self.loop.start + self.loop.extent)
 
 
