@@ -129,10 +129,8 @@ def exchanging(loops: Sequence[For], buffer: Buffer) -> list[For]:
 
 
 def in_step(access: Access, order: Sequence[Any], free: ex.Expr | None = None) -> tuple[Any, ...]:
-    """Return the order of loops `order`, changed so that all threads that share the buffer of an access have the same
-    position.
-
-    The loop of the variable `free` keeps its place.
+    """Return `order` with 0 in place of the loops over threads that share the buffer of an access, because these
+    threads run in lockstep. The loop of the variable `free` stays.
     """
     hidden = {l.var for l in exchanging(access.loops, access.buffer)} - {free}
     return tuple(0 if isinstance(e, ex.Var) and e in hidden else e for e in order)

@@ -350,7 +350,9 @@ class _Walk:
         return ex.map_children(e, self.resolve)
 
     def keeps(self, buffer: tir.Buffer, value: ex.Expr) -> None:
-        """For each bound of a buffer's invariant, record how many guesses the stored value is not proved to satisfy."""
+        """For each end of a buffer's invariant, record how many guesses have to be dropped because the stored value is
+        not proved to satisfy them.
+        """
         invariant = self.invariants[buffer]
         for number, (kind, guesses) in enumerate(((ex.GE, invariant.lows), (ex.LE, invariant.highs))):
             kept = next((k for k, end in enumerate(guesses) if self.shown(kind(value, end))), len(guesses))

@@ -363,6 +363,6 @@ def _points(access: Unshown, needed: set[ex.Var], sizes: Mapping[ex.Var, int]) -
 
 
 def _value(e: ex.Expr, env: Mapping[ex.Var, Any]) -> Any:
-    """Evaluate an expression like `values`, but raise an error on division by zero."""
+    """Evaluate an expression as `values` does, but raise an error on division by zero."""
     with np.errstate(divide="raise"):
         return values(e, env)
