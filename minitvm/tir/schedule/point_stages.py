@@ -1,4 +1,4 @@
-"""Create stages for buffers in which each iteration of a block touches a single element."""
+"""Stage buffers (see `staging`) of which each iteration of a block touches a single element."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ def named_buffer(block: tir.BlockRealize, buffer: object) -> tir.Buffer:
 
 @requirement
 def names_a_buffer(state: ScheduleState, block: tir.BlockRealize, buffer: object) -> Failure | None:
-    """the buffer is given as ("read", i) or ("write", i), for the i-th region that the block reads or writes, or by
-    itself or its name, if only one buffer of the block has this name
+    """the buffer is one that the block accesses, given as ("read", i) or ("write", i) for the i-th region that the
+    block reads or writes, as an object, or by a name that only one buffer of the block has
     """
     if access_remapping.chosen_region(block, buffer) is not None:
         return None
