@@ -31,9 +31,9 @@ from minitvm.tools.cli.explore import static_page  # noqa: E402
 # The parts of the site with their pages in order; a page is a path of the project. The lessons are a part of their own.
 PARTS: dict[str, tuple[str, ...]] = {
     "Use": (
-        "docs/using.md", "docs/torch.md", "docs/tflite.md", "docs/language-models.md", "docs/cuda.md", "docs/opencl.md", "docs/accel.md",
-        "docs/tuning.md", "docs/artifacts.md", "docs/deploy.md", "docs/browser.md", "docs/environment.md",
-        "docs/benchmarks.md",
+        "docs/using.md", "docs/torch.md", "docs/tflite.md", "docs/language-models.md", "docs/cuda.md",
+        "docs/opencl.md", "docs/accel.md", "docs/tuning.md", "docs/artifacts.md", "docs/deploy.md", "docs/browser.md",
+        "docs/environment.md", "docs/benchmarks.md",
     ),
     "Understand": (
         "docs/levels.md", "docs/book.md", "docs/architecture.md", "docs/semantics.md", "docs/oracle.md",

@@ -55,9 +55,9 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> Any:
                     raise source.error(target, "a constant above the program needs a plain name")
                 captured[target.id] = value
         elif not isinstance(node, ast.Import) and not _is_text(node):
-            raise source.error(node, "a text holds one program", wanted="@T.prim_func or @I.ir_module")
+            raise source.error(node, "a text holds one program", wanted="@T.prim_func, @R.function or @I.ir_module")
     if program is None:
-        raise ParseError(f"{source.file}: no program in this text\n  wanted: @T.prim_func or @I.ir_module")
+        raise ParseError(f"{source.file}: no program in this text\n  wanted: @T.prim_func, @R.function or @I.ir_module")
     return program
 
 
@@ -127,7 +127,7 @@ def _decorator(node: ast.ClassDef | ast.FunctionDef, source: Source) -> tuple[st
         raise source.error(
             decorator,
             f"the decorator {ast.unparse(decorator)} is not one of the language",
-            wanted="@T.prim_func or @I.ir_module",
+            wanted="@T.prim_func, @R.function or @I.ir_module",
         )
     return "nothing", {}
 

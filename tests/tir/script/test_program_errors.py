@@ -150,14 +150,14 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     ),
     "another language's decorator": (
         """\
-        @R.function
+        @R.kernel
         def main(x):
             return x""",
         """\
-        <text>:1:2: the decorator R.function is not one of the language
-            @R.function
-             ^^^^^^^^^^
-          wanted: @T.prim_func or @I.ir_module""",
+        <text>:1:2: the decorator R.kernel is not one of the language
+            @R.kernel
+             ^^^^^^^^
+          wanted: @T.prim_func, @R.function or @I.ir_module""",
     ),
     "class without a decorator": (
         """\
@@ -189,7 +189,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
         x = 3""",
         """\
         <text>: no program in this text
-          wanted: @T.prim_func or @I.ir_module""",
+          wanted: @T.prim_func, @R.function or @I.ir_module""",
     ),
     "a loop at the top": (
         """\
@@ -199,7 +199,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
         <text>:1:1: a text holds one program
             for i in range(3):
             ^^^^^^^^^^^^^^^^^^
-          wanted: @T.prim_func or @I.ir_module""",
+          wanted: @T.prim_func, @R.function or @I.ir_module""",
     ),
     "not a function in a module": (
         """\

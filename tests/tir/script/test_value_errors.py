@@ -81,7 +81,7 @@ VALUES: dict[str, tuple[str, str]] = {
         <text>:3:15: the name alhpa is not defined
             A[0, 0] = alhpa
                       ^^^^^
-          try:    known: A, I, P, T, tir, tvm
+          try:    known: A, I, P, R, T, tir, tvm
                   alhpa = T.int32() for a symbolic dimension""",
     ),
     "undefined buffer": (
@@ -91,7 +91,7 @@ VALUES: dict[str, tuple[str, str]] = {
         <text>:3:5: the name Q is not defined
             Q[0, 0] = 1.0
             ^
-          try:    known: A, I, P, T, tir, tvm
+          try:    known: A, I, P, R, T, tir, tvm
                   Q = T.alloc_buffer((m, n), "float32")""",
     ),
     "a function of the language without T": (
@@ -194,7 +194,7 @@ VALUES: dict[str, tuple[str, str]] = {
         <text>:3:420: the name q is not defined
             ... {" + A[0, 0]" * 9} + A[0, q]
                 {" " * 98}^
-          try:    known: A, I, P, T, tir, tvm
+          try:    known: A, I, P, R, T, tir, tvm
                   q = T.int32() for a symbolic dimension""",
     ),
     "the middle of a long line": (
@@ -204,7 +204,7 @@ VALUES: dict[str, tuple[str, str]] = {
         <text>:3:220: the name q is not defined
             ... 0]{" + A[0, 0]" * 4} + A[0, q]{" + A[0, 0]" * 4} + A[0,  ...
                 {" " * 50}^
-          try:    known: A, I, P, T, tir, tvm
+          try:    known: A, I, P, R, T, tir, tvm
                   q = T.int32() for a symbolic dimension""",
     ),
     "dtypes differ": (
