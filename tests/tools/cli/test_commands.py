@@ -249,7 +249,7 @@ def test_profile_tells_and_writes(
 def test_a_profile_is_of_the_program_that_build_makes(open_model: str, tmp_path: Path) -> None:
     def profiled(model: str, columns: int, *shape: str) -> tuple[object, ...]:
         options = argparse.Namespace(
-            model=model, shape=shape, target="cpu", threads=1, trust=False, key=None, engine=None
+            model=model, shape=shape, target="cpu", threads=1, trust=False, key=None, engine=[]
         )
         module, _ = profiles.model(options, {"x": np.ones((3, columns), "float32")})
         return tuple(module.executable.inputs[0].shape)
