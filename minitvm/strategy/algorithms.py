@@ -85,10 +85,11 @@ LEAST_BLOCK = 4  # channels
 
 
 def whole_block(channels: int, lanes: int) -> int | None:
-    """Return the block size for a dimension: `lanes`, halved until it divides the dimension, but not below LEAST_BLOCK.
+    """Return the block size for `channels`: `lanes`, halved until it divides the number of channels, but not below
+    LEAST_BLOCK.
 
-    Up to LEAST_BLOCK channels form one block. Returns None if no block size divides the dimension, or if vectors have
-    fewer lanes than the smallest block.
+    Up to LEAST_BLOCK channels form one block. Returns None if no block size divides the number of channels, or if
+    vectors have fewer lanes than the smallest block.
     """
     if lanes < LEAST_BLOCK:
         return None

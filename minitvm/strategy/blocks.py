@@ -49,7 +49,7 @@ def block_named(func: PrimFunc, name: str) -> Block:
 
 
 def extents(shape: Iterable[Any]) -> list[int | None]:
-    """Return extents as integers, with None for each symbolic extent."""
+    """Return the extents of a shape as integers, with None for each symbolic extent."""
     return [d if isinstance(d, int) else int(d.value) if isinstance(d, IntImm) else None for d in shape]
 
 
@@ -60,7 +60,7 @@ def constant_extent(sch: Schedule, loop: Any) -> int | None:
 
 
 def volume(shape: Iterable[Any], symbolic: int = 1) -> int:
-    """Return the product of the extents, counting each symbolic extent as `symbolic`."""
+    """Return the product of the extents of a shape, counting each symbolic extent as `symbolic`."""
     return prod(symbolic if extent is None else extent for extent in extents(shape))
 
 
@@ -87,7 +87,8 @@ def contiguous_along_last(block: Block) -> bool:
 
 
 def stays_in_rows(block: Block) -> bool:
-    """Return whether results are written in order along the last spatial iterator, each computed from a single row.
+    """Return whether a block writes its results in order along the last spatial iterator, and computes each result from
+    one row.
 
     For example, nearest-neighbour resizing along a row reads `x[.., i // 2]`.
     """
@@ -99,8 +100,8 @@ def stays_in_rows(block: Block) -> bool:
 
 
 def reads_where_data_say(block: Block) -> bool:
-    """Return whether results are written in order along the last spatial iterator, and some load has an index that is
-    itself loaded.
+    """Return whether a block writes its results in order along the last spatial iterator, and reads some element at an
+    index that is itself loaded.
     """
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
     stores = list(find(block.body, BufferStore))
@@ -168,7 +169,9 @@ def behind(func: PrimFunc, name: str) -> set[str]:
 
 
 def beside(func: PrimFunc, name: str) -> set[str]:
-    """Return the names of the blocks that supply the other operands of the blocks after the block `name`."""
+    """Return the names of the blocks whose results the blocks after the block `name` also use, and which do not use its
+    result themselves.
+    """
     after = behind(func, name)
     makers = {block.name: behind(func, block.name) for block in blocks_of(func) if block.name not in {name, *after}}
     return {maker for maker, readers in makers.items() if readers & after and name not in readers}
@@ -184,7 +187,9 @@ def _axes(block: Block) -> int:
 
 
 def inlinable(func: PrimFunc, block: Block) -> bool:
-    """Return whether a block is element-wise and cheap enough for each of its readers to recompute it."""
+    """Return whether a block without a reduction should be inlined: it is cheap to recompute, or its only reader is not
+    a reduction.
+    """
     if is_reduction(block) or not isinstance(block.body, BufferStore):
         return False
     consumers = readers(func, block)

@@ -29,9 +29,7 @@ _STEP = re.compile(r"\s+\[step \d+ of the trace\]$")
 
 
 class Unfit(ScheduleError):
-    """Raised when a rule cannot schedule a function with any choice of knobs. No other candidate of the rule is then
-    tried.
-    """
+    """A rule cannot schedule a function, whatever its knobs. No other candidate of the rule is then tried."""
 
 
 @dataclass(frozen=True, slots=True)

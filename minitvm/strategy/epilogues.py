@@ -19,8 +19,8 @@ from .blocks import behind, beside, block_of, blocks_of, contiguous_along_last, 
 def epilogue(sch: Schedule, block: Any, before: str = "") -> Any:
     """Let `block` accumulate in registers, and return the block that writes the result, with the epilogue merged in.
 
-    If `before` names a block, the epilogue ends before that block. Other operands of the epilogue that are computed
-    along memory (for example, a residual that is dequantised) are computed where they are read.
+    If `before` names a block, the epilogue ends before that block. A block that computes another operand of the
+    epilogue and reads memory in order (for example, the dequantisation of a residual) is inlined into it.
     """
     # The branches of an epilogue (hard-swish reads the result twice) become one block that reads the result once.
     name = block_of(sch, block).name
@@ -65,8 +65,8 @@ def rearranged(func: PrimFunc, block: Block) -> Rearrangement | None:
 
 
 def _in_place_of(sch: Schedule, writer: Any, before: str) -> Any:
-    """Merge `writer` into its only reader if that reads each element once, keeping the reader's order; return the last
-    block.
+    """Inline `writer` into its only reader if that reads each element exactly once, and change the reader's iterators
+    to the order of `writer`. Returns the block that now writes the result.
 
     C[i] = f(A[g(i)]) -> C[inverse of g at j] = f(A[j]), where g is a bijection
     """

@@ -189,7 +189,9 @@ def has_fallback(target: Target) -> bool:
 
 
 def made_too_much_code(func: PrimFunc) -> str:
-    """Return a line that says which schedule was abandoned because it generated too much code, or "" if none was."""
+    """Return a line that names the schedule that was abandoned because it generated too much code, or "" if there was
+    none.
+    """
     return next((one.refused for one in strategy_candidates.choice_of(func).refused if TOO_MUCH in one.refused), "")
 
 

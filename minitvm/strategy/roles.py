@@ -169,7 +169,7 @@ def roles(block: Block, kept: Collection[int] | None = None) -> list[Roles]:
 
 
 def _rows(block: Block, axes: Sequence[Axis]) -> list[int]:
-    """Return the axes in order of preference as rows, for ways that cost the same.
+    """Return the positions of the axes in the order in which they are tried as the row.
 
     Among axes of unknown extent, the inner one comes first. The outer one is usually a batch, often with a single
     element, so that tiles of rows along it would be mostly empty.
@@ -318,7 +318,7 @@ def loops_as_one(sch: Schedule, handle: Any, loops: Sequence[tuple[int, Any]]) -
 
 
 def names_of(way: Roles) -> tuple[str, str]:
-    """Return the names of the row and the column. Iterators of equal names are told apart by their positions."""
+    """Return the names of the row and the column. A number tells iterators with equal names apart."""
     names = [axis.var.name for axis in way.block.iter_vars]
     unique = [name if names.count(name) == 1 else f"{name}_{position}" for position, name in enumerate(names)]
     row, column = (way.axes[way.column if p is None else p] for p in (way.row, way.column))
@@ -326,8 +326,8 @@ def names_of(way: Roles) -> tuple[str, str]:
 
 
 def way_of(block: Block, row: str, column: str, kept: Collection[int] | None = None) -> Roles:
-    """Find the way to view a block as a contraction that has the row `row` and the column `column`. The block may have
-    been changed since the way was chosen.
+    """Return the way to view a block as a contraction whose row and column have the names `row` and `column`. The block
+    may have been changed since the way was chosen.
 
     If `row` is `column`, there are no rows: every other axis is outside. A change may add an axis on which only the
     scalar operand depends; `roles` treats it as a row and yields no way without rows. Raises `ScheduleError` if the
@@ -363,7 +363,9 @@ def writer_of_sum(sch: Schedule, way: Roles, block: Any, written: Callable[[Sche
 
 
 def joined(places: Sequence[Any], iterators: Sequence[Any], axes: Sequence[Sequence[int]]) -> list[Any]:
-    """Return one index per axis, combining the values of the iterators that form the axis."""
+    """Return one index per axis: the row-major index that combines the indices `places` of the iterators that form the
+    axis.
+    """
     indices = []
     for axis in axes:
         index = places[axis[0]]

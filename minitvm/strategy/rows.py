@@ -106,7 +106,9 @@ def _kept(block: Block, sizes: list[int | None]) -> tuple[int, ...] | None:
 
 
 def _together(blocks: list[Block], position: int, sizes: list[int | None]) -> int:
-    """Return the smallest group size along an axis such that two groups never share a quotient in a block."""
+    """Return the smallest size of groups along an axis such that no quotient in a block, for example i // 4, has the
+    same value in two groups.
+    """
     together = 1
     for block in blocks:
         if len(block.iter_vars) <= position or extents([block.iter_vars[position].dom.extent]) != [sizes[position]]:

@@ -55,8 +55,8 @@ class TileNest:
         self.levels[LANES][axis], self.grid[axis] = self.grid[axis], None
 
     def outside_first(self, axes: Sequence[int]) -> list[int]:
-        """Return all axes, with those in `axes` last. Pass the split axes to nest the loops of all other axes outside
-        of theirs.
+        """Return an order for all axes in which those in `axes` come last, so that their loops are inside the loops of
+        all others.
         """
         return [*(axis for axis in range(len(self.grid)) if axis not in axes), *axes]
 
