@@ -101,7 +101,9 @@ class _Values:
         return value
 
     def way(self, old: Any, new: Any) -> list[Any] | None:
-        """Return the operators that turn `old` into `new`, if all of them can work in place, or None otherwise."""
+        """Return the operators that turn the value `old` into `new`, in order, or None if one of them cannot work in
+        place.
+        """
         nodes: list[Any] = []
         value = self.root(new)
         while value is not old:
@@ -114,7 +116,9 @@ class _Values:
         return nodes[::-1]
 
     def may_overwrite(self, node: Any, position: int) -> bool:
-        """Return whether no operator after `node` reads the input at `position`, so that the node may overwrite it."""
+        """Return whether `node` may overwrite its input at `position`: nothing else reads that memory at or after
+        `node`, and it is not an output.
+        """
         memory = self.root(node.inputs[position])
         through = sum(self.root(value) is memory for value in node.inputs)
         before = all(self.position[reader] <= self.position[node] for reader in self.readers[memory])
