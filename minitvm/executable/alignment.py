@@ -1,4 +1,6 @@
-"""Memory that begins at a multiple of a cache line, for fast vector loads. Later steps need not copy aligned arrays."""
+"""Memory that begins at a multiple of the cache line size, for fast vector loads. Later steps need not copy aligned
+arrays.
+"""
 
 from __future__ import annotations
 

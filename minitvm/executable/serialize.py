@@ -1,4 +1,5 @@
-"""Executables on disk: `<path>.json` contains everything except the weights, which `<path>.bin` has at multiples of 64.
+"""Executables on disk: `<path>.json` contains everything except the weights. `<path>.bin` contains these, each at a
+multiple of 64 bytes.
 
 The JSON contains SHA-256 checksums of itself and of the weights. Loading a file that is truncated, altered or of
 another version raises `ArtifactError`. Loading unpickles and executes nothing.

@@ -166,7 +166,7 @@ def _loops(x: nodes.Executable, env: Env) -> Iterator[Breach]:
 
 
 def _behind(ends: list[int], i: int) -> int:
-    """Remove the ends of loops that end before step `i` from `ends`, and return how many there were."""
+    """Remove the ends of loops that end before step `i` from `ends`, and return the number of ends removed."""
     over = sum(end <= i for end in ends)
     del ends[len(ends) - over :]
     return over
