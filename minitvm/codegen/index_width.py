@@ -37,7 +37,9 @@ def _fits(node: Node, analyzer: Analyzer) -> bool:
 
 
 def _reaches(access: BufferLoad | BufferStore) -> bool:
-    """Return whether a data-dependent 64-bit index fits in 32 bits if it is inside its buffer."""
+    """Return whether the 64-bit indices of an access that come from data fit in 32 bits whenever the access is in
+    bounds.
+    """
     if all(index.dtype.bits <= 32 or is_index(index) for index in access.indices):
         return True
     size = access.buffer.shape[0]
