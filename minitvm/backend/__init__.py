@@ -1,4 +1,4 @@
-"""Back ends: one object for each kind of machine. All code that depends on the machine asks this object.
+"""Back ends: one object for each kind of machine. All code that depends on the machine uses this object.
 
     register(Backend("toy", machine=..., language="numpy", generate=generate, program=Program))
     minitvm.build(model, target="toy")
@@ -8,15 +8,15 @@ happens if it is missing. Three parts have no default: `register` refuses a back
 
     asked by                          part               question
     target.find_kind                  machine            which options describe such a machine
-    graph.passes.pipeline             products           in which numbers products are computed
+    graph.passes.pipeline             products           in which dtypes products are computed
     topi.registry                     operators          which operators of graphs are the machine's own
     graph.passes.pipeline             layouts            which graph passes put values into the machine's layouts
     strategy.registry                 rules              which schedules a function may get
     machines.simd.graph               algorithms         which algorithm a convolution gets
     tools.cli                         explain            why a function is scheduled as it is
     tir.transform.pipeline            passes             which passes lower a scheduled function to kernels
-    tir.tensor_intrin                 intrinsics         which tensor intrinsic has a name
-    tir.tensor_intrin                 instructions       what a machine with scratchpads does to one element
+    tir.tensor_intrin                 intrinsics         which tensor intrinsic a name refers to
+    tir.tensor_intrin                 instructions       which operations a machine with scratchpads has
     build                             generate           the source of a kernel
     link                              language, waits    the language of the source; which steps wait for those before
     lowering                          refusal            which operators of a network run on the host instead
@@ -24,7 +24,7 @@ happens if it is missing. Three parts have no default: `register` refuses a back
     runtime.hosted                    hosted             what runs a kernel in the middle of another machine's program
     machines.scratchpad               timed              how many cycles a kernel takes
     tune.runner                       opened             the device, in the process that measures on it
-    build                             at_hand            which device a target that names none means on this machine
+    build                             at_hand            which device of this machine to use if a target names none
     build                             require_runnable   whether this machine can run a target's code
     tools.cli                         devices            which devices there are
     runtime.artifact                  machine_code       how compiled kernels are saved and loaded
