@@ -18,9 +18,9 @@ class Isa:
     """The instruction set for which machine code or C is generated.
 
     `architecture` is "x86_64", "aarch64", "arm", "riscv64" or "wasm32". `triple`, `cpu` and `features` are the
-    arguments of LLVM's `createTargetMachine`; a `cpu` of "" is the one that LLVM detects. `features` lists those that
-    kernels may use beyond the architecture's oldest CPUs, without the "+". `flags` are options of gcc and clang; clang
-    must be given the triple too, as `--target=`.
+    arguments of LLVM's `createTargetMachine`; a `cpu` of "" is the one that LLVM detects. `features` lists the CPU
+    features that kernels may use and the architecture's oldest CPUs lack, without the "+". `flags` are options of gcc
+    and clang; clang must be given the triple too, as `--target=`.
     """
 
     architecture: str
@@ -76,7 +76,7 @@ def _aarch64(cpu: str, features: tuple[str, ...]) -> Isa:
 
 
 def _thumb(cpu: str, unit: str, features: tuple[str, ...]) -> Isa:
-    """Return a Cortex-M: Thumb-2 of ARMv7E-M, and arguments in the registers of a floating-point unit."""
+    """Return the instruction set of a Cortex-M: Thumb-2 of ARMv7E-M, with floating-point arguments in registers."""
     flags = (f"-mcpu={cpu}", "-mthumb", f"-mfpu={unit}", "-mfloat-abi=hard")
     return Isa("arm", "thumbv7em-none-unknown-eabihf", cpu, features, flags)
 

@@ -41,8 +41,8 @@ class CPU:
     start per cycle. `ghz` is 0 if unknown. The rates are in bytes per cycle and core: `l1_rate` for loads from the L1
     cache, and the others for streaming from the other caches and from memory (the defaults are those of Zen 3 and 5).
 
-    `features` are those that schedules ask for, as Linux spells them. `isa` names the instructions that compilers may
-    use, in `isas.ISAS`. A CPU of at most 32 bits is *scalar*: it has no vectors of any dtype.
+    `features` are the CPU features that schedules depend on, as Linux spells them. `isa` names the instructions that
+    compilers may use, in `isas.ISAS`. A CPU of at most 32 bits is *scalar*: it has no vectors of any dtype.
     """
 
     name: str = "generic"

@@ -1,6 +1,6 @@
-"""TVM's target strings, such as `llvm -mcpu=cascadelake -num-cores=4`: converted to targets, or refused by name.
+"""TVM's target strings, such as `llvm -mcpu=cascadelake -num-cores=4`: convert them to targets of minitvm.
 
-A refusal suggests what to write instead.
+An option without a counterpart raises an error that suggests what to write instead.
 """
 
 from __future__ import annotations
