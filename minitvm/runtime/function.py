@@ -150,7 +150,7 @@ class Function(TvmMethods):
     def _bound(self, args: Sequence[Any]) -> tuple[BoundSteps, list[Any], list[Any]]:
         """Check the arguments, and return the bound program, its inputs and its outputs.
 
-        The caller must hold on to them, because some are copies.
+        The caller must keep references to the inputs and outputs, because some are copies that nothing else refers to.
         """
         if len(args) != len(self._order):
             raise InputError(f"{len(args)} arguments; wanted {self.signature}")

@@ -1,4 +1,4 @@
-"""Run the kernels of another CPU on this one, to compare: the same programs, compiled for this machine."""
+"""Compile the kernels of another CPU for this machine, so that their results can be compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def on_this_machine(executable: Executable) -> Executable:
     """Return an executable whose CPU kernels are compiled for this machine, whatever CPU its target names.
 
     The kernels keep their schedules and vectors, so they compute the same, unless only one of the two CPUs has fused
-    multiply-adds. For example, C code for a Cortex-M7 is compared with it.
+    multiply-adds. For example, tests compare the results of C code for a Cortex-M7 with those of this executable.
     """
     kernels = tuple(replace(kernel, target=_here(kernel.target)) for kernel in executable.kernels)
     return replace(executable, target=_here(executable.target), kernels=kernels)

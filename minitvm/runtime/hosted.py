@@ -1,8 +1,8 @@
 """Kernels of another machine in a program: the back end of their target runs them in the host's memory.
 
 In a program of the host, the other machine is for example a simulated accelerator, or a chip that reads the memory of
-its processor: the program runs its kernels step by step, between the tables of steps that its threads run. In a program
-of a device with its own memory, the other machine is the host: `runtime.device.host`.
+its processor: the program runs each of its kernels as a separate step, between the tables of steps that the host's
+threads run. In a program of a device with its own memory, the other machine is the host: `runtime.device.host`.
 """
 
 from __future__ import annotations

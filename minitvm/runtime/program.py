@@ -97,8 +97,7 @@ class MachineCode(Protocol):
         """Return a description of the machine code as JSON, and the code itself, for these architectures.
 
         The default is the architecture of the executable's target. Returns None if the code can be compiled only on the
-        machine that runs it. Raises `InputError` if the machine has no
-        architectures.
+        machine that runs it. Raises `InputError` if `architectures` are given for a machine that has none.
         """
 
     def unpack(self, about: dict[str, Any], data: memoryview, count: int) -> Sequence[Any] | None:

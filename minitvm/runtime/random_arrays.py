@@ -13,7 +13,7 @@ from ..expr.dtypes import DType
 def random_array(
     generator: np.random.Generator, shape: Sequence[int], dtype: Any, low: int = 0, high: int = 7
 ) -> np.ndarray:
-    """Return a random array: normal floats, integers from `low` to `high`, any bools."""
+    """Return a random array: normally distributed floats, integers from `low` to `high`, or random bools."""
     kind = DType(dtype)
     if kind.is_float:
         return np.asarray(generator.standard_normal(shape)).astype(kind.numpy)

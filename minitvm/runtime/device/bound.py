@@ -230,7 +230,7 @@ class BoundProgram(BoundSteps):
             ) from None
 
     def _left(self, outputs: Sequence[Any]) -> str:
-        """Return a message about what a failed run has changed."""
+        """Mark the states as unknown, and return the line of an error that lists what a failed run may have changed."""
         self.program.memory.lose()
         in_place = [
             spec.name
