@@ -134,8 +134,8 @@ _unverified: ContextVar[bool] = ContextVar("unverified", default=False)
 
 @contextmanager
 def not_verified() -> Iterator[None]:
-    """Within this scope, no level verifies its programs, whatever MINITVM_VERIFY says. For programs that are only
-    compared with verified ones.
+    """Within this scope, no level verifies its programs, whatever MINITVM_VERIFY says. Use it for programs that are
+    only compared with verified ones.
     """
     token = _unverified.set(True)
     try:
