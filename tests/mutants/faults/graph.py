@@ -20,7 +20,7 @@ from minitvm.machines.scratchpad.element_layout import element_layout
 from minitvm.machines.simd.graph.blocked_layout import blocked_layout
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
-from tests.graph import test_pattern, test_rewrite
+from tests.graph import test_partition, test_pattern, test_rewrite
 from tests.graph.passes import (
     test_byte_tables,
     test_divided_scales,
@@ -299,6 +299,21 @@ REWRITE.edit("an output may be another value", "RewriteRule.applied", "item.outp
 REWRITE.edit("types stay what they were", "Rewriter.keep", "if all(", "if True or all(")
 REWRITE.edit("new operators belong to the node before", "_visited", "b.where = item.where", "pass")
 REWRITE.edit("one visit is enough", "rewrite", "or not repeat", "or repeat or not repeat")
+
+PARTITION = Faults("graph partition", "minitvm.graph.passes.partition", [by_hand(
+    "regions",
+    test_partition.test_two_convex_regions_that_wait_for_each_other_are_refused,
+    test_partition.test_a_region_grows_over_a_fork_but_not_around_an_operator_between,
+    test_partition.test_a_match_ends_at_a_value_that_others_read,
+    test_partition.test_sizes_views_and_control_flow_are_no_regions,
+)])  # fmt: skip
+PARTITION.edit("a region does not grow over forks", "Condensed.grow", " or self._across_forks(engine)", "")
+PARTITION.edit("views alone are a region", "survey", "if all(registry.get(item.op).view for item in nodes):",
+               "if False:")  # fmt: skip
+PARTITION.edit("a cycle is not noticed", "acyclic", "len(condensed.order()) == len(condensed.members)", "True")
+PARTITION.edit("inner values may have other readers", "_matches",
+               "if not any(v in facts.returned or set(facts.consumers[v]) - set(nodes) for v in inner):",
+               "if True:")  # fmt: skip
 
 USES = Faults("channel_use", "minitvm.machines.simd.graph.channel_use", [by_hand("uses of channels", uses_are_counted)])
 USES.edit(
