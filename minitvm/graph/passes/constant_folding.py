@@ -1,7 +1,7 @@
 """Compute values at build time if they depend only on constants or on known shapes.
 
 The value is computed by the operator's NumPy function `fold` if it has one; otherwise by `evaluate`, which `build`
-passes in, and which compiles the node and runs it. The oracle is not used.
+passes in, and which compiles the node and runs it. The reference interpreters are not used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def constant_folding(
 ) -> Graph:
     """Replace each node whose inputs are all constants with constants, if its operator can be folded.
 
-    The operators that `skips` selects stay.
+    A node for which `skips` returns True stays.
 
     before:
         x = b.input("x", (2,))

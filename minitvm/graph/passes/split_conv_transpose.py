@@ -204,7 +204,9 @@ class _Split:
         return self.b.op("reshape", turned, newshape=(self.groups * filters, channels // self.groups, *taps))
 
     def cut(self, before: list[int], after: list[int]) -> Value:
-        """Return the data without the rows that no tap reads."""
+        """Return the data without the rows at their ends that no tap reads: negative numbers in `before` and `after`
+        count them.
+        """
         if min(*before, *after) >= 0:
             return self.data
         begin = [max(-p, 0) for p in before]
