@@ -82,7 +82,10 @@ class AxisOrder:
 
     @staticmethod
     def of(layout: str, defined: str, what: str) -> AxisOrder:
-        """Return the order of a plain layout. Raises `InputError` unless it has exactly the axes of `defined`."""
+        """Return the conversion between the memory order `layout` and the order `defined` of an operator's definition.
+
+        Raises `InputError` unless `layout` has exactly the axes of `defined`. `what` names the layout in the error.
+        """
         if sorted(layout) != sorted(defined):
             example = defined[0] + defined[2:] + defined[1]
             raise InputError(
@@ -97,11 +100,11 @@ class AxisOrder:
         return self.stored == self.defined
 
     def as_defined(self, values: Sequence[T]) -> tuple[T, ...]:
-        """Reorder values from memory order to the order of the definition."""
+        """Reorder values, one for each axis, from memory order to the order of the definition."""
         return tuple(values[self.stored.index(letter)] for letter in self.defined)
 
     def as_stored(self, values: Sequence[T]) -> tuple[T, ...]:
-        """Reorder values from the order of the definition to memory order."""
+        """Reorder values, one for each axis, from the order of the definition to memory order."""
         return tuple(values[self.defined.index(letter)] for letter in self.stored)
 
 
