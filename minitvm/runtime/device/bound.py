@@ -42,8 +42,8 @@ _GROUPS = 4  # groups for each of the device's units, in that case
 class _Memory:
     """The places of the inputs and outputs of one or more runs, and the launches that use these places.
 
-    Before a run begins, it copies the arguments in `fetched` to the device; at the end, it copies the outputs in
-    `returned` back.
+    The arguments in `fetched` are copied to the device before a run, and the outputs in `returned` are copied back
+    after it.
     """
 
     def __init__(self, inputs: list[Place | None], outputs: list[Place]) -> None:
