@@ -63,10 +63,10 @@ class ChannelUse:
     """How a network uses its values with `count` channels. All of these values get the same block.
 
     `made` lists the convolutions that compute such values, `read` the convolutions that sum over them, and `depthwise`
-    the (pixels, taps) of depthwise convolutions. The last three fields are numbers of pixels. `passed` counts each pass
-    over such a value, which does not depend on the block. `turned` counts the values that switch between blocks and the
-    plain layout. `parted` counts the values that would have to switch if the last block were incomplete, because
-    channels of other values follow in it.
+    the (pixels, taps) of depthwise convolutions. The last three fields are numbers of pixels. `passed` counts the
+    pixels of a value once if it is stored in blocks, and once for each other operator that reads it in blocks. `turned`
+    counts the pixels of values that switch between blocks and the plain layout. `parted` counts the pixels of values
+    that would have to switch if the last block were incomplete, because channels of other values follow in it.
     """
 
     count: int
