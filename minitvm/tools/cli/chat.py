@@ -80,9 +80,9 @@ def chat(options: argparse.Namespace) -> int:
             try:
                 _answer(model, conversation.answer(message, options.count))
             except KeyboardInterrupt:
-                print()
+                continue
             except InputError as error:  # the context is full
-                print(f"\n{error}\n  /reset begins a new conversation", file=sys.stderr)
+                print(f"{error}\n  /reset begins a new conversation", file=sys.stderr)
     return 0
 
 
@@ -115,13 +115,18 @@ def _answer(model: LanguageModel, pieces: Iterator[str]) -> None:
     """Print an answer while it is computed, and then how fast it was."""
     from ..profile import machine
 
-    begin = len(model.tokens)
-    start = first = time.perf_counter()
-    for number, piece in enumerate(pieces):
-        if number == 0:
-            first, begin = time.perf_counter(), len(model.tokens)
-        print(piece, end="", flush=True)
-    print()
+    start = time.perf_counter()
+    begin = None
+    try:
+        for piece in pieces:
+            if begin is None:
+                first, begin = time.perf_counter(), len(model.tokens)
+            print(piece, end="", flush=True)
+    finally:
+        print(flush=True)
+    if begin is None:
+        print(f"no text after {time.perf_counter() - start:.2f} s", file=sys.stderr)
+        return
     count, seconds = len(model.tokens) - begin, time.perf_counter() - first
     text = f"first token after {first - start:.2f} s"
     if count > 0:

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from ...errors import InputError, ModelError, missing_extra
+from ...errors import InputError, MinitvmError, ModelError, missing_extra
 from .model import LanguageModel
 from .sampling import Sampling
 
@@ -30,10 +30,13 @@ class Conversation:
     def answer(self, text: str, count: int | None = None) -> Iterator[str]:
         """Yield the answer to a message piece by piece, at most `count` tokens.
 
-        Raises `InputError` if the context is full; the answer so far remains in `messages`.
+        Raises `InputError` if the context is full; the answer so far remains in `messages`. A message that the template
+        refuses, or for which there is no room, leaves `messages` unchanged.
         """
-        self.messages.append({"role": "user", "content": text})
-        prompt = self.model.tokenizer.encode(prompt_of(self.model, self.messages))
+        messages = [*self.messages, {"role": "user", "content": text}]
+        prompt = self.model.tokenizer.encode(prompt_of(self.model, messages))
+        self.model.require_room(prompt)
+        self.messages = messages
         pieces: list[str] = []
         try:
             most = self.model.context if count is None else count
@@ -51,7 +54,6 @@ def prompt_of(model: LanguageModel, messages: Sequence[Mapping[str, Any]]) -> st
     template that is not correct, and `MissingExtra` without the package `jinja2`.
     """
     try:
-        import jinja2
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ImportError:
         raise missing_extra("jinja2", "language") from None
@@ -60,7 +62,9 @@ def prompt_of(model: LanguageModel, messages: Sequence[Mapping[str, Any]]) -> st
             f"{model.name} has no template for conversations (tokenizer.chat_template)\n"
             "  try:    a text that the model continues: --raw"
         )
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     tokenizer = model.tokenizer
@@ -69,7 +73,9 @@ def prompt_of(model: LanguageModel, messages: Sequence[Mapping[str, Any]]) -> st
             messages=list(messages), add_generation_prompt=True, bos_token=tokenizer.text(tokenizer.begin),
             eos_token=tokenizer.text(tokenizer.end),
         )  # fmt: skip
-    except jinja2.TemplateError as error:
+    except MinitvmError:
+        raise
+    except Exception as error:  # a template is a program, which may fail in any way
         raise ModelError(f"the template for conversations of {model.name} cannot be used: {error}") from error
 
 

@@ -39,7 +39,8 @@ class LanguageModel:
         self.template = file.metadata.get("tokenizer.chat_template")
         self.tokenizer = Tokenizer(file.metadata)
         trained = file.metadata.get(f"{file.metadata.get('general.architecture')}.context_length", CONTEXT)
-        self.context = min(CONTEXT, trained) if context is None else context
+        most = min(CONTEXT, trained) if isinstance(trained, int) else CONTEXT  # `from_gguf` refuses another type
+        self.context = most if context is None else context
         options: dict[str, Any] = {"threads": threads, "progress": progress}
         graphs = [from_gguf(file, shapes={"tokens": (1, length)}, max_length=self.context) for length in (1, "length")]
         self._one, self._many = (build(graph, **options) for graph in graphs)
@@ -65,15 +66,7 @@ class LanguageModel:
         check_tokens(text, self.vocabulary)
         if not text:
             raise InputError("a text has at least one token")
-        if len(text) > self.context:
-            raise InputError(
-                report(
-                    "the context is full",
-                    wanted=f"at most {self.context} tokens",
-                    found=f"{len(text)} tokens",
-                    tries=("a larger context", "a shorter text"),
-                )
-            )
+        self.require_room(text)
         same = next(
             (k for k, (a, b) in enumerate(zip(self.tokens, text, strict=False)) if a != b),
             min(len(self.tokens), len(text)),
@@ -88,6 +81,18 @@ class LanguageModel:
             self.tokens = text[:at]
         result: np.ndarray = rows[0]
         return result
+
+    def require_room(self, text: Sequence[int]) -> None:
+        """Raise `InputError` if a text is longer than the context."""
+        if len(text) > self.context:
+            raise InputError(
+                report(
+                    "the context is full",
+                    wanted=f"at most {self.context} tokens",
+                    found=f"{len(text)} tokens",
+                    tries=("a larger context", "a shorter text"),
+                )
+            )
 
     def generate(self, text: Sequence[int], choose: Callable[[np.ndarray], int], count: int) -> Iterator[int]:
         """Yield up to `count` tokens after a text. The end of the answer is not yielded.

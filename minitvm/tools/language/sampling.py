@@ -40,13 +40,16 @@ class Sampling:
         return lambda logits: self._choice(logits, rng)
 
     def _choice(self, logits: np.ndarray, rng: np.random.Generator) -> int:
+        best = int(np.argmax(logits))
+        if not np.isfinite(logits[best]):
+            raise InputError(f"the model computes no numbers: the logit of token {best} is {logits[best]}")
         if self.temperature == 0:
-            return int(np.argmax(logits))
-        numbers = logits.astype(np.float64) / self.temperature
-        order = np.argsort(-numbers, kind="stable")
+            return best
+        order = np.argsort(-logits, kind="stable")
         if self.top_k:
             order = order[: self.top_k]
-        likely = np.exp(numbers[order] - numbers[order[0]])
+        with np.errstate(over="ignore"):  # at tiny temperatures, the less likely tokens get the probability 0
+            likely = np.exp((logits[order] - logits[best].astype(np.float64)) / self.temperature)
         likely /= likely.sum()
         before = np.cumsum(likely) - likely  # the sum of the more likely ones
         likely = likely[before < self.top_p]

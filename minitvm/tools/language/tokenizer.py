@@ -6,6 +6,9 @@ Two kinds of vocabulary are read: byte-level BPE ("gpt2": Llama 3, Qwen, SmolLM)
 
 from __future__ import annotations
 
+import codecs
+import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +33,12 @@ _SPLITS = {
 # Texts of tokens that end an answer, besides the end of the text.
 _ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>")
 
+# The letters of a byte-level vocabulary, and their bytes: printable characters of Latin 1 are themselves, and the other
+# bytes are the letters from 256 on, in order.
+_PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
+_BYTES = {chr(byte): byte for byte in _PRINTABLE} | {chr(256 + k): byte for k, byte in enumerate(_OTHERS)}
+
 
 class Tokenizer:
     """The vocabulary of a model.
@@ -48,8 +57,10 @@ class Tokenizer:
         except ImportError:
             raise missing_extra("tokenizers", "language") from None
         self._library = tokenizers
-        self.tokens: list[str] = _entry(metadata, "tokens", list)
+        self.tokens: list[str] = _list(metadata, "tokens", str)
         kind = _entry(metadata, "model", str)
+        self._is_scores = kind == "llama"
+        self._adds_space = self._is_scores and bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
         if kind == "gpt2":
             self._tokenizer = self._of_bytes(metadata)
         elif kind == "llama":
@@ -58,43 +69,75 @@ class Tokenizer:
             raise UnsupportedOperator(
                 f"the vocabulary is of the kind {kind!r} (tokenizer.ggml.model)\n  wanted: gpt2 or llama"
             )
-        types = metadata.get("tokenizer.ggml.token_type") or [1] * len(self.tokens)
-        self.special = [k for k, t in enumerate(types[: len(self.tokens)]) if t in (_CONTROL, _USER_DEFINED)]
-        self._tokenizer.add_special_tokens(
-            [tokenizers.AddedToken(self.tokens[k], special=True, normalized=False) for k in self.special]
-        )
+        self.special = self._of_type(metadata, _CONTROL)
+        self._tokenizer.add_special_tokens([self._added(k, special=True) for k in self.special])
+        own = self._of_type(metadata, _USER_DEFINED)
+        self._silent, self._own = frozenset(self.special), frozenset(own)
+        self._tokenizer.add_tokens([self._added(k, special=False) for k in own])
         self.begin = self._number(metadata, "bos_token_id")
         self.end = self._number(metadata, "eos_token_id")
         adds = metadata.get("tokenizer.ggml.add_bos_token", kind == "llama")
         self._prefix = [self.begin] if adds and self.begin is not None else []
-        ends = {self.tokens[k]: k for k in self.special if self.tokens[k] in _ENDS}
-        self.ends = frozenset(ends.values()) | {
-            t for t in (self.end, self._number(metadata, "eot_token_id")) if t is not None
-        }
+        ends = frozenset(k for k in (*self.special, *own) if self.tokens[k] in _ENDS)
+        self.ends = ends | {t for t in (self.end, self._number(metadata, "eot_token_id")) if t is not None}
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text. Names of special tokens in it, such as <|im_start|>, become these tokens.
 
         If the model wants it, the token for the beginning of a text comes first, unless the text has it already.
         """
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # a terminal passes bytes that are not UTF-8 as surrogates
+            raise InputError(f"character {error.start + 1} of the text is not valid UTF-8") from None
         tokens = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
         return tokens if tokens[: len(self._prefix)] == self._prefix else [*self._prefix, *tokens]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without special tokens."""
-        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+        return "".join(self.stream(tokens))
 
     def stream(self, tokens: Iterable[int]) -> Iterator[str]:
-        """Yield the text of tokens piece by piece. A piece ends where a character ends."""
-        stream = self._library.decoders.DecodeStream(skip_special_tokens=True)
+        """Yield the text of tokens piece by piece; together, the pieces are `decode(tokens)`. A piece ends where a
+        character ends. Bytes that are no character become U+FFFD.
+        """
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        first = self._adds_space  # whether the text begins with a space that `encode` added
         for token in tokens:
-            piece = stream.step(self._tokenizer, token)
-            if piece:
+            data = self._bytes_of(token)
+            if first and data:
+                data, first = data.removeprefix(b" "), False
+            if piece := decoder.decode(data):
                 yield piece
+        if rest := decoder.decode(b"", final=True):
+            yield rest
 
     def text(self, token: int | None) -> str:
         """Return a token as it is in the vocabulary, or "" for None."""
         return "" if token is None else self.tokens[token]
+
+    def _bytes_of(self, token: int) -> bytes:
+        """Return the bytes of a token, which need not be whole characters; none for a special token, and for a number
+        beyond the vocabulary.
+        """
+        if token in self._silent or token >= len(self.tokens):
+            return b""
+        text = self.tokens[token]
+        if self._is_scores:
+            byte = re.fullmatch("<0x([0-9A-F]{2})>", text)
+            return bytes.fromhex(byte[1]) if byte else text.replace("▁", " ").encode()
+        if token not in self._own and all(letter in _BYTES for letter in text):
+            return bytes(_BYTES[letter] for letter in text)
+        return text.encode()
+
+    def _of_type(self, metadata: Mapping[str, Any], kind: int) -> list[int]:
+        """Return the tokens of a type, in order."""
+        types = metadata.get("tokenizer.ggml.token_type")
+        types = [] if types is None else _list(metadata, "token_type", int)
+        return [k for k, other in enumerate(types[: len(self.tokens)]) if other == kind]
+
+    def _added(self, token: int, *, special: bool) -> Any:
+        return self._library.AddedToken(self.tokens[token], special=special, normalized=False)
 
     def _number(self, metadata: Mapping[str, Any], name: str) -> int | None:
         number = metadata.get(f"tokenizer.ggml.{name}")
@@ -107,12 +150,12 @@ class Tokenizer:
     def _of_bytes(self, metadata: Mapping[str, Any]) -> Any:
         """Return a tokenizer of byte-level BPE (Radford et al. 2019)."""
         lib = self._library
-        name = metadata.get("tokenizer.ggml.pre", "default")
+        name = _entry(metadata, "pre", str, "default")
         if name not in _SPLITS:
             raise UnsupportedOperator(
                 f"texts are split as in {name!r} (tokenizer.ggml.pre)\n  wanted: one of {', '.join(_SPLITS)}"
             )
-        merges = [tuple(pair.split(" ")) for pair in _entry(metadata, "merges", list)]
+        merges = [tuple(pair.split(" ")) for pair in _list(metadata, "merges", str)]
         vocabulary = {token: k for k, token in enumerate(self.tokens)}
         try:
             model = lib.models.BPE(vocab=vocabulary, merges=merges, ignore_merges=name == "llama-bpe")
@@ -122,7 +165,6 @@ class Tokenizer:
         splits = [lib.pre_tokenizers.Split(lib.Regex(r), "isolated") for r in _SPLITS[name]]
         by_bytes = lib.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence([*splits, by_bytes])
-        tokenizer.decoder = lib.decoders.ByteLevel()
         return tokenizer
 
     def _of_scores(self, metadata: Mapping[str, Any]) -> Any:
@@ -130,7 +172,7 @@ class Tokenizer:
         of the merged token.
         """
         lib = self._library
-        scores = _entry(metadata, "scores", list)
+        scores = _list(metadata, "scores", float)
         if len(scores) != len(self.tokens):
             raise ModelError(f"tokenizer.ggml.scores has {len(scores)} entries, wanted {len(self.tokens)}")
         vocabulary = {token: k for k, token in enumerate(self.tokens)}
@@ -147,22 +189,32 @@ class Tokenizer:
         tokenizer = lib.Tokenizer(
             lib.models.BPE(vocab=vocabulary, merges=pairs, unk_token=unknown, fuse_unk=True, byte_fallback=True)
         )
-        space = [lib.normalizers.Prepend("▁")] if metadata.get("tokenizer.ggml.add_space_prefix", True) else []
+        space = [lib.normalizers.Prepend("▁")] if self._adds_space else []
         tokenizer.normalizer = lib.normalizers.Sequence([*space, lib.normalizers.Replace(" ", "▁")])
-        strip = [lib.decoders.Strip(" ", 1, 0)] if space else []
-        tokenizer.decoder = lib.decoders.Sequence(
-            [lib.decoders.Replace("▁", " "), lib.decoders.ByteFallback(), lib.decoders.Fuse(), *strip]
-        )
         return tokenizer
 
 
-def _entry(metadata: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = metadata.get(f"tokenizer.ggml.{name}")
+def _entry(metadata: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
+    value = metadata.get(f"tokenizer.ggml.{name}", default)
     if not isinstance(value, kind):
         raise ModelError(
             f"the file has no vocabulary that minitvm can read: tokenizer.ggml.{name} is {type(value).__name__}"
         )
     return value
+
+
+def _list(metadata: Mapping[str, Any], name: str, kind: type) -> Any:
+    """Return a list whose elements have this type. Raises `ModelError` for anything else, and for numbers that are not
+    finite.
+    """
+    values = _entry(metadata, name, list)
+    for number, value in enumerate(values):
+        if type(value) is not kind or value in (math.inf, -math.inf) or value != value:
+            raise ModelError(f"tokenizer.ggml.{name}: element {number} is {value!r}, wanted {_KINDS[kind]}")
+    return values
+
+
+_KINDS = {str: "a text", int: "an integer", float: "a finite number"}
 
 
 def check_tokens(tokens: Sequence[int], count: int) -> None:

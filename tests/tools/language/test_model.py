@@ -82,6 +82,19 @@ def test_an_interrupted_answer_remains_as_far_as_it_was_read(model: LanguageMode
     assert chat.messages[-1] == {"role": "assistant", "content": first}
 
 
+def test_refused_messages_leave_the_conversation(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = Conversation(model, system="Be brief.")
+    before = list(chat.messages)
+    for message, text in (("a" * 100, "the context is full"), ("\udcff", "not valid UTF-8")):
+        with pytest.raises(InputError, match=text):
+            next(chat.answer(message))
+        assert chat.messages == before
+    monkeypatch.setattr(model, "template", "{{ raise_exception('no') }}")
+    with pytest.raises(InputError, match="refuses these messages: no"):
+        next(chat.answer("Hi"))
+    assert chat.messages == before
+
+
 def test_templates(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     messages = [{"role": "user", "content": "Hi"}]
     monkeypatch.setattr(model, "template", "{{ raise_exception('no system message') }}")
@@ -93,6 +106,12 @@ def test_templates(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(model, "template", "{{ ''.__class__.__mro__ }}")
     with pytest.raises(ModelError, match="cannot be used"):
         prompt_of(model, messages)
+    for mistake in ("{{ 1 / 0 }}", "{{ 'a' + 1 }}", "{% for i in range(10**9) %}{% endfor %}"):
+        monkeypatch.setattr(model, "template", mistake)
+        with pytest.raises(ModelError, match="cannot be used"):
+            prompt_of(model, messages)
+    monkeypatch.setattr(model, "template", "{% for m in messages %}{% break %}{% endfor %}end")
+    assert prompt_of(model, messages) == "end"
     monkeypatch.setattr(model, "template", None)
     with pytest.raises(InputError, match="has no template for conversations"):
         prompt_of(model, messages)
@@ -107,6 +126,10 @@ def test_the_command(path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     capsys.readouterr()
     assert main([*command, "--raw", "--prompt", "Hi"]) == 0
     assert capsys.readouterr().out.startswith("Hi")
+    assert main([*command[:-1], "0", "--prompt", "Hi"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "\n"
+    assert "no text after" in captured.err
     lines = iter(["Hi", "", "/reset", "Hi"])
     monkeypatch.setattr("builtins.input", lambda _: _next(lines))
     assert main(command) == 0

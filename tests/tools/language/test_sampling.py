@@ -39,6 +39,27 @@ def test_how_often_tokens_are_drawn() -> None:
     np.testing.assert_allclose(counts / 4000, expected / expected.sum(), atol=0.03)
 
 
+@given(
+    logits=st.lists(st.floats(-100, 100, width=32) | st.just(-np.inf), max_size=9).map(lambda x: [*x, 0.5]),
+    temperature=st.floats(0, 1e308),
+    top_p=st.floats(0, 1, exclude_min=True),
+)
+def test_every_temperature_draws_a_possible_token(logits: list[float], temperature: float, top_p: float) -> None:
+    array = np.array(logits, np.float32)
+    token = Sampling(temperature=temperature, top_p=top_p).chooser()(array)
+    assert array[token] > -np.inf
+    if temperature < 1e-50:
+        assert array[token] == array.max()
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_no_numbers_are_refused(number: float, temperature: float) -> None:
+    logits = np.full(3, number, np.float32)
+    with pytest.raises(InputError, match=f"the logit of token 0 is {number}"):
+        Sampling(temperature=temperature).chooser()(logits)
+
+
 @given(seed=st.integers(0, 2**32))
 def test_a_seed_repeats(seed: int) -> None:
     first, second = (Sampling(temperature=1.5, seed=seed).chooser() for _ in range(2))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitvm.errors import ModelError, UnsupportedOperator
+from minitvm.errors import InputError, ModelError, UnsupportedOperator
 from minitvm.tools.language import Tokenizer
 
 from . import vocabularies as v
@@ -42,6 +42,42 @@ def test_scores(text: str) -> None:
     assert tokenizer.decode(tokens) == text
 
 
+@given(data=st.data(), kind=st.sampled_from([v.of_bytes(MERGES), v.of_scores(PIECES)]))
+def test_the_pieces_of_any_tokens_are_their_text(data: st.DataObject, kind: dict[str, Any]) -> None:
+    """Also of tokens that are no text, for example half of a character at the end."""
+    tokenizer, letters = Tokenizer(kind), v.letters()
+    first = 259 if "tokenizer.ggml.scores" in kind else 3 + 256
+    tokens = data.draw(st.lists(st.integers(3, first - 1) | st.integers(3, len(tokenizer.tokens) - 1), max_size=12))
+    if "tokenizer.ggml.scores" in kind:
+        parts = [bytes([t - 3]) if t < first else tokenizer.tokens[t].replace("▁", " ").encode() for t in tokens]
+    else:
+        parts = [bytes(map(letters.index, tokenizer.tokens[t])) for t in tokens]
+    text = b"".join(parts).decode(errors="replace")
+    text = text.removeprefix(" ") if "tokenizer.ggml.scores" in kind else text
+    assert "".join(tokenizer.stream(tokens)) == text
+    assert tokenizer.decode([0 if "tokenizer.ggml.pre" in kind else 1, *tokens, 10**6]) == text
+
+
+@pytest.mark.parametrize("base", [v.of_bytes(MERGES), v.of_scores(PIECES)])
+def test_user_defined_tokens_are_text(base: dict[str, Any]) -> None:
+    """Gemma has such tokens for line breaks, and Qwen for <think>. They are found before a text is split."""
+    own = ["\n\n", "<think>", "  "]
+    name, types = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type"
+    metadata = {**base, name: [*base[name], *own], types: [*base[types], 4, 4, 4]}
+    if "tokenizer.ggml.scores" in base:
+        metadata["tokenizer.ggml.scores"] = [*base["tokenizer.ggml.scores"], 0.0, 0.0, 0.0]
+    tokenizer = Tokenizer(metadata)
+    tokens = tokenizer.encode("<think>\n\n  ")
+    assert [tokenizer.tokens[t] for t in tokens if t != tokenizer.begin] == ["<think>", "\n\n", "  "]
+    assert tokenizer.decode(tokens) == "<think>\n\n  "
+    assert "".join(tokenizer.stream(tokens)) == "<think>\n\n  "
+
+
+def test_a_text_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(InputError, match="character 2 of the text is not valid UTF-8"):
+        Tokenizer(v.of_bytes(MERGES)).encode("a\udcff")
+
+
 def test_letters_without_a_piece_are_bytes() -> None:
     tokenizer = Tokenizer(v.of_scores(PIECES))
     tokens = tokenizer.encode("aü")
@@ -68,6 +104,12 @@ def test_special_tokens() -> None:
         ({"tokenizer.ggml.tokens": None}, ModelError, "tokenizer.ggml.tokens is NoneType"),
         ({"tokenizer.ggml.merges": ["a q", "aq b"]}, ModelError, "merges do not fit"),
         ({"tokenizer.ggml.eos_token_id": 9999}, ModelError, "tokenizer.ggml.eos_token_id is 9999, wanted one of 267"),
+        ({"tokenizer.ggml.tokens": ["a", 1]}, ModelError, "tokens: element 1 is 1, wanted a text"),
+        ({"tokenizer.ggml.merges": [1]}, ModelError, "merges: element 0 is 1, wanted a text"),
+        ({"tokenizer.ggml.token_type": 7}, ModelError, "tokenizer.ggml.token_type is int"),
+        ({"tokenizer.ggml.token_type": ["a"]}, ModelError, "token_type: element 0 is 'a', wanted an integer"),
+        ({"tokenizer.ggml.pre": ["a"]}, ModelError, "tokenizer.ggml.pre is list"),
+        ({"tokenizer.ggml.model": "llama", "tokenizer.ggml.scores": [float("nan")]}, ModelError, "element 0 is nan"),
     ],
 )
 def test_refusals(change: dict[str, Any], kind: type[Exception], text: str) -> None:
