@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ModelError
+from ...errors import ModelError, UnsupportedOperator
 from ...executable.alignment import frozen
 from ...graph.nodes import Graph
 from .block_weights import BlockWeights, PackedWeights, product_in_bytes
@@ -44,16 +44,27 @@ class DecoderWeights:
     def __init__(self, source: str, names: Collection[str], read: Callable[[str], Weight]) -> None:
         self.source, self.names, self._read = source, names, read
         self._shared: dict[str, Any] = {}
+        self._used: set[str] = set()
 
     def get(self, name: str, shape: Sequence[int]) -> Weight:
         """Return a weight. Raises `ModelError` if the model does not have it, or has it in another shape."""
         if name not in self.names:
             raise ModelError(f"{self.source}: there is no weight {name!r}, which the architecture needs")
+        self._used.add(name)
         weight = self._read(name)
         actual = (weight.columns, weight.depth) if isinstance(weight, BlockWeights) else weight.shape
         if tuple(actual) != tuple(shape):
             raise ModelError(f"{self.source}: the weight {name!r} has the shape {list(actual)}, wanted {list(shape)}")
         return weight
+
+    def require_used(self) -> None:
+        """Raise `UnsupportedOperator` if the model has a weight that no program has read: its meaning would be lost."""
+        unused = sorted(set(self.names) - self._used)
+        if unused:
+            others = f" (and {len(unused) - 1} others)" if len(unused) > 1 else ""
+            raise UnsupportedOperator(
+                f"{self.source}: the weight {unused[0]!r}{others} has no place in this architecture"
+            )
 
     def shared(self, key: str, make: Callable[[], Any]) -> Any:
         """Return the object for a key, which `make()` returns the first time."""
@@ -102,6 +113,7 @@ class _Decoder(Conversion):
         logits = self.product(x, "token_embd" if tied else "output", config.vocabulary, config.width)
         if not options.all_logits:
             logits = self.reshape(logits, (options.batch, config.vocabulary))
+        self.weights.require_used()
         return self.builder.build([("logits", logits)], [(old, new) for _, old, new in self.states])
 
     # --- parts ---

@@ -16,6 +16,9 @@ from ..common.decoder_config import DecoderOptions, graph_name, run_sizes
 from .config import config_of
 from .file import GgufFile, StoredTensor
 
+# Endings of the names of tables for positions: the configuration has the first one, and the other one is computed.
+_TABLES = ("rope_freqs.weight", "attn_rot_embd.weight")
+
 
 def import_file(
     file: GgufFile, shapes: Mapping[str, Sequence[Any]], max_length: int | None, *, bytes: bool, all_logits: bool
@@ -26,9 +29,8 @@ def import_file(
     options = DecoderOptions(batch=batch, length=length, bytes=bytes, all_logits=all_logits)
     kind = "bytes" if bytes else "floats"
     if kind not in file.weights:
-        file.weights[kind] = DecoderWeights(
-            str(file.path), file.tensors, lambda name: _weight(file, file.tensors[name])
-        )
+        names = [name for name in file.tensors if not name.endswith(_TABLES)]
+        file.weights[kind] = DecoderWeights(str(file.path), names, lambda name: _weight(file, file.tensors[name]))
     text = str(file.metadata.get("general.basename") or file.metadata.get("general.name") or "")
     return decoder(graph_name(text), config, file.weights[kind], options)
 

@@ -27,6 +27,7 @@ _NAMES_IN_LAYER = {
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
 }  # fmt: skip
+_COMPUTED = "rotary_emb.inv_freq"  # a table that old files contain
 # Activations, and the operators that the architectures have for them.
 _ACTIVATIONS = {"silu": "nn.silu", "gelu": "nn.gelu", "gelu_pytorch_tanh": "nn.gelu"}
 
@@ -39,7 +40,8 @@ def import_folder(
     place = place.parent if place.name == "config.json" else place
     entries = Entries(str(place / "config.json"), _table(place / "config.json"))
     architecture = entries.known_architecture(entries.value("model_type", str))
-    arrays = {_name(place, name): array for name, array in _all_arrays(place).items()}
+    stored = _all_arrays(place).items()
+    arrays = {_name(place, name): array for name, array in stored if not name.endswith(_COMPUTED)}
     config = _config(entries, architecture, max_length)
     plus_one = architecture == "gemma"  # whose files contain the weights of norms less 1
 
@@ -97,8 +99,6 @@ def _name(folder: Path, name: str) -> str:
         return f"blk.{layer[1]}.{_NAMES_IN_LAYER[layer[2]]}.{kind}"
     if stem in _NAMES:
         return f"{_NAMES[stem]}.{kind}"
-    if stem.endswith("rotary_emb"):  # a table that is computed
-        return name
     raise ModelError(f"{folder}: the weight {name!r} has no place in this architecture")
 
 
@@ -123,7 +123,7 @@ def _table(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not a file of JSON, or a damaged one: {error}") from error
     if not isinstance(content, dict):
         raise ModelError(f"{path} contains no table")

@@ -37,7 +37,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise ModelError(f"{path} is damaged: wanted a header of {length} bytes, found {size - _LENGTH}")
     try:
         header = json.loads(data[_LENGTH : _LENGTH + length])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is damaged: its header is not JSON ({error})") from error
     if not isinstance(header, dict):
         raise ModelError(f"{path} is damaged: its header is not a table")

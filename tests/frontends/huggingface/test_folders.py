@@ -126,6 +126,7 @@ def test_build_takes_the_configuration(tmp_path: Path) -> None:
         ({"rope_scaling": {"type": "yarn"}}, UnsupportedOperator, "positions scaled as 'yarn'"),
         ({"hidden_size": "64"}, ModelError, "the metadata 'hidden_size' are '64', wanted an integer"),
         ({"vocab_size": 51}, ModelError, r"the weight 'token_embd.weight' has the shape \[50, 64\], wanted \[51, 64\]"),
+        ({"num_hidden_layers": 1}, UnsupportedOperator, r"the weight 'blk.1.attn_k.weight' \(and 8 others\) has no"),
         ({"num_key_value_heads": 3}, ModelError, "4 heads, 3 heads of keys and 16 rotated features of 16"),
     ],
 )
@@ -145,6 +146,7 @@ def test_damaged_files(tmp_path: Path) -> None:
         (b"\xff" * 8 + whole[8:], "wanted a header of"),
         (whole[:-9], "beyond the"),
         (whole.replace(b'{"__meta', b'["__meta', 1), "its header is not JSON"),
+        ((10**5).to_bytes(8, "little") + b"[" * 10**5, "its header is not JSON"),
         (whole.replace(b'"shape": [50, 64]', b'"shape": [50, 63]', 1), r"has the shape \[50, 63\] and the bytes"),
         (whole.replace(b'"shape": [50, 64]', b'"shape": [50, "a"', 1), "its header is not JSON"),
     ):
