@@ -123,8 +123,12 @@ class GraphModule(TvmMethods):
         So a program for many tokens and a program for one can have the same caches, without copies. Raises `InputError`
         unless both have states of the same names and types, and `Unsupported` on a GPU.
         """
-        with self._lock, other._lock:
-            self._program.use_states(self.state.shared(other.state))
+        if not isinstance(other, GraphModule):
+            raise InputError(f"share_states: wanted another module, found {type(other).__name__}")
+        first, second = sorted((self._lock, other._lock), key=id)  # so two threads cannot wait for each other
+        with first, second:
+            self._program.use_states(self.state.memory_in(other.state))
+            self.state.share(other.state)
             self._known.clear()
             self._lock = other._lock
 

@@ -89,8 +89,8 @@ class States(Mapping[str, Array]):
             for memory in self._memory.values():
                 memory.fill(0)
 
-    def shared(self, other: States) -> list[Any]:
-        """Return the memory of another module's states, in the order of these. From now on, this object has it too.
+    def memory_in(self, other: States) -> list[Any]:
+        """Return the memory of another module's states, in the order of these.
 
         Raises `InputError` unless both have the same names and types.
         """
@@ -104,8 +104,11 @@ class States(Mapping[str, Array]):
                     found=f"{name}: {_text(theirs, name)}",
                 )
             )
-        self._memory, self._lock = {name: other._memory[name] for name in specs}, other._lock
-        return list(self._memory.values())
+        return [other._memory[name] for name in specs]
+
+    def share(self, other: States) -> None:
+        """Read and set the memory of another module's states from now on."""
+        self._memory, self._lock = {name: other._memory[name] for name in self._specs}, other._lock
 
     def _require(self, name: str) -> None:
         if name not in self._specs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,32 @@ def test_modules_can_share_states(executable: Executable) -> None:
     assert not other.state["rows"].any()
     other.reset()
     assert one(**row(2, 1)).tolist() == [[2, 2]]
+
+
+def test_two_threads_share_states_in_both_directions(executable: Executable) -> None:
+    pair = [GraphModule(executable) for _ in range(2)]
+
+    def share(one: GraphModule, other: GraphModule) -> None:
+        for _ in range(500):
+            one.share_states(other)
+
+    threads = [threading.Thread(target=share, args=order, daemon=True) for order in (pair, pair[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "each waits for the other one"
+
+
+def test_states_that_cannot_be_shared_remain(executable: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = GraphModule(executable), GraphModule(executable)
+    one(**row(3, 1))
+    with pytest.raises(InputError, match="wanted another module, found States"):
+        other.share_states(one.state)  # type: ignore[arg-type]
+    monkeypatch.setattr(other._program, "states", [object()])  # as on a device
+    with pytest.raises(Unsupported, match="shares no states"):
+        other.share_states(one)
+    assert not other.state["rows"].any(), "these are not the states of the other module"
 
 
 def test_states_of_other_types_are_not_shared(executable: Executable) -> None:
