@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from minitvm.errors import InputError, ModelError
+from minitvm.tools import language
 from minitvm.tools.cli import main
 from minitvm.tools.language import Conversation, LanguageModel, Sampling
 from minitvm.tools.language.conversation import prompt_of
@@ -117,11 +118,14 @@ def test_templates(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> Non
         prompt_of(model, messages)
 
 
-def test_the_command(path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(
+    path: Path, model: LanguageModel, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = ["chat", str(path), "--threads", "1", "--count", "4"]
     assert main([*command, "--prompt", "Hi"]) == 0
     first = capsys.readouterr()
     assert "tokens/s, which reads" in first.err
+    monkeypatch.setattr(language, "LanguageModel", lambda *_, **__: model)  # building it again takes seconds
     assert main([*command, "--prompt", "Hi", "--temperature", "0.5", "--seed", "3"]) == 0
     capsys.readouterr()
     assert main([*command, "--raw", "--prompt", "Hi"]) == 0
