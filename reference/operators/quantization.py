@@ -159,10 +159,10 @@ def dense_of_blocks(
         stored = np.stack([stored & 15, stored >> 4], axis=-2)
     columns = stored.reshape(panels * lanes, blocks, -1).astype(np.int64)
     rows = bytes_of(data, "int8").reshape(*data.shape[:-1], -1).astype(np.int64)
-    sums = np.einsum("...bk,nbk->...bn", rows, columns).astype(np.float32)
+    sums = np.einsum("...bk,nbk->...bn", rows, columns).astype(scale.dtype)
     scales, minima = (
         None if a is None else a.transpose(1, 0, 2).reshape(blocks, panels * lanes) for a in (weight_scale, minimum)
     )
     scaled, shifts = sums * scale[..., None], shift[..., None]
     terms = (scaled + shifts) * scales if minima is None else scaled * scales + shifts * minima
-    return np.asarray(np.sum(terms, axis=-2, dtype=np.float32))[..., : units or panels * lanes]
+    return np.asarray(np.sum(terms, axis=-2, dtype=scale.dtype))[..., : units or panels * lanes]

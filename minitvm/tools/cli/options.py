@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # argparse has no public name for what `add_subparsers` returns.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-# What torch.export.save writes, models of TensorFlow Lite, and graphs as Relax text.
-PROGRAMS = (".pt2", ".tflite", ".relax.py")
+# What torch.export.save writes, models of TensorFlow Lite, graphs as Relax text, and language models.
+PROGRAMS = (".pt2", ".tflite", ".relax.py", ".gguf", "config.json")
 
 
 def add_model(parser: argparse.ArgumentParser, programs: bool = False, optional: bool = False) -> None:

@@ -144,7 +144,7 @@ def dense_of_blocks(
                 product = call("dot4_u8i8", part, data[(*at, b.var, k * len(parts) + position)])
                 total = product if total is None else total + product
         assert total is not None
-        scaled = total.astype("float32") * scale[(*at, b.var)]
+        scaled = total.astype(scale.dtype) * scale[(*at, b.var)]
         own_scale, more = weight_scale[(*place, column % lanes)], shift[(*at, b.var)]
         if minimum is None:
             return te.sum((scaled + more) * own_scale, axis=b)
