@@ -115,6 +115,14 @@ def test_a_global_pool(flat: bool) -> None:
     check(b.build(result), regions=1)
 
 
+@pytest.mark.parametrize("limits", [(-np.inf, 0.5), (-0.5, np.inf)])
+def test_a_limit_may_be_infinite(limits: tuple[float, float]) -> None:
+    b = GraphBuilder("limited")
+    x = b.op("nn.conv2d", b.input("x", (1, 3, 4, 4)), weights(0, 4, 3, 1, 1))
+    limited = dict(zip(("a_min", "a_max"), limits, strict=True))
+    check(b.build([b.op("clip", x, **limited), b.op("clip", b.op("tanh", b.input("y", (1, 8))), **limited)]))
+
+
 def test_results_are_in_our_arena() -> None:
     """A result that another step reads is computed in its place, and every block of ncnn is in the workspace."""
     b = GraphBuilder("two_regions")

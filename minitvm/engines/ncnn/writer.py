@@ -14,6 +14,7 @@ from .layers import LAYERS, Layer, extents, reshape
 from .network import Network
 
 _MAGIC = 7767517
+_LARGEST = 3.4028234e38  # a float32 below its maximum, so that the parser does not round it to infinity
 # Layers that may change their operand, which must not be our memory.
 _IN_PLACE = frozenset({"ReLU", "Clip", "Sigmoid", "TanH", "Softmax", "BinaryOp"})
 
@@ -155,4 +156,5 @@ def _text(value: Any) -> str:
     """Return a parameter as text: an array is its length and its numbers."""
     if isinstance(value, list):
         return ",".join([str(len(value)), *map(_text, value)])
-    return f"{value:.9e}" if isinstance(value, float) else str(value)
+    # ncnn's text has no infinity; the largest number bounds all others.
+    return f"{min(max(value, -_LARGEST), _LARGEST):.9e}" if isinstance(value, float) else str(value)
