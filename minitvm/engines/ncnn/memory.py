@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -58,9 +61,25 @@ def pointer(capsule: Any) -> int:
 
 
 @functools.cache
+def library() -> ModuleType:
+    """Import ncnn, and return it.
+
+    Its threads sleep while they wait for each other. By default they spin, and if another program uses the cores, a
+    run of 0.3 ms takes 2 s. libgomp reads the variable when it is loaded.
+    """
+    if "GOMP_SPINCOUNT" in os.environ:
+        return importlib.import_module("ncnn")
+    os.environ["GOMP_SPINCOUNT"] = "0"
+    try:
+        return importlib.import_module("ncnn")
+    finally:
+        del os.environ["GOMP_SPINCOUNT"]
+
+
+@functools.cache
 def classes() -> tuple[Any, Any]:
     """Return the classes `Recorder` and `Replayer`. ncnn is imported when they are first needed."""
-    import ncnn
+    ncnn: Any = library()
 
     class Recorder(ncnn.UnlockedPoolAllocator):
         """Allocates each block by itself, and records when it is in use."""

@@ -11,13 +11,13 @@ import numpy as np
 
 from ...executable.alignment import address, aligned_empty
 from ..engine import Arrays
-from .memory import COUNT_BYTES, Plan, classes, pointer
+from .memory import COUNT_BYTES, Plan, classes, library, pointer
 from .network import Network
 
 
 def loaded(network: Network, constants: Mapping[str, np.ndarray[Any, Any]], threads: int) -> Any:
     """Return ncnn's object for a network. Raises `ValueError` if ncnn does not accept it."""
-    import ncnn
+    ncnn: Any = library()
 
     class Reader(ncnn.DataReader):
         """Reads the weights from our memory, without a file."""
@@ -60,8 +60,7 @@ def recorded(network: Network, constants: Mapping[str, np.ndarray[Any, Any]], th
 
 def dry_run(network: Network, net: Any) -> tuple[Any, list[int]]:
     """Run a network on zeros; return the allocator that recorded its blocks, and the addresses of the results."""
-    import ncnn
-
+    ncnn = library()
     arrays = [np.zeros(shape, np.float32) for _, shape in network.inputs]
     mats = [ncnn.Mat(array) if _is_dense(array.shape) else _padded(array.shape) for array in arrays]
     recorder, _ = classes()
@@ -75,8 +74,7 @@ def dry_run(network: Network, net: Any) -> tuple[Any, list[int]]:
 
 def _extracted(network: Network, net: Any, mats: Sequence[Any], allocator: Any) -> tuple[list[Any], Any]:
     """Run a network; return the results, and the object that computed them."""
-    import ncnn
-
+    ncnn = library()
     extractor = net.create_extractor()
     extractor.set_light_mode(network.light)
     extractor.set_blob_allocator(allocator)
@@ -99,8 +97,7 @@ def _is_dense(shape: Sequence[int]) -> bool:
 
 def _padded(shape: Sequence[int]) -> Any:
     """Return a new tensor of ncnn with this shape, in ncnn's memory, filled with zeros."""
-    import ncnn
-
+    ncnn = library()
     mat = ncnn.Mat(*reversed(shape))
     np.array(mat, copy=False)[...] = 0
     return mat
@@ -138,8 +135,7 @@ class Session:
         self.staged = [None if _is_dense(shape) else _padded(shape) for _, shape in network.inputs]
 
     def __call__(self, inputs: Arrays, outputs: Arrays, workspace: np.ndarray[Any, Any] | None) -> None:
-        import ncnn
-
+        ncnn = library()
         places = [address(array) for array in inputs]
         if places != self.places:
             shapes = [shape for _, shape in self.network.inputs]
