@@ -25,11 +25,10 @@ from ..graph.passes.fold_batch_norm import fold_batch_norm
 from ..graph.passes.partition import Region as Nodes
 from ..graph.passes.partition import acyclic, placed, region_node, survey
 from ..target import Target
-from .engine import Engine, Region, Translation, find, names
-from .region_calls import text_of
+from .engine import AUTO, Engine, Region, Translation, find, names
+from .region_calls import text_of, usable_threads
 from .region_json import to_json
 
-AUTO = "auto"
 _MOST_RUNS = 20
 _MOST_SECONDS = 0.1  # for the timed runs of a region
 
@@ -89,15 +88,23 @@ def installed(engines: str | Sequence[str]) -> list[Engine]:
     Raises `InputError` for a name that no engine has. Warns if an engine is missing.
     """
     if engines == AUTO:
-        return [engine for engine in map(find, names()) if not engine.missing()]
+        return [engine for engine in map(find, names()) if not missing_of(engine)]
     usable = []
-    for engine in map(find, [engines] if isinstance(engines, str) else engines):
-        missing = engine.missing()
+    for engine in map(find, engines if isinstance(engines, list | tuple) else [engines]):
+        missing = missing_of(engine)
         if missing:
             warnings.warn(f"{engine.name}: {missing}; minitvm's kernels compute its part", RuntimeWarning, stacklevel=2)
         else:
             usable.append(engine)
     return usable
+
+
+def missing_of(engine: Engine) -> str:
+    """Return the reason why an engine cannot be used, or "". An error of `missing` is a reason, too."""
+    try:
+        return engine.missing()
+    except Exception as error:
+        return text_of(error)
 
 
 def chosen(
@@ -200,7 +207,7 @@ def measure(
     nbytes = node.attrs["workspace"]
     workspace = aligned_array((nbytes,), np.dtype(np.uint8)) if nbytes else None
     region = region_of(node, graph)
-    run = engine.prepare(region, {c.value.name: c.data for c in graph.constants}, module.threads)
+    run = engine.prepare(region, {c.value.name: c.data for c in graph.constants}, usable_threads(module.threads))
     runs = (lambda: run(inputs, outputs, workspace), lambda: module(*inputs, out=outputs))
     best = [float("inf"), float("inf")]
     for _ in range(2):  # in turns, so that a disturbance hits both

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError, nearest
+from ..errors import InputError, nearest, report
 from ..executable import TensorSpec
 from ..graph.pattern import ValuePattern
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..graph import Graph, OpNode
 
 ENTRY_POINTS = "minitvm_engines"
+AUTO = "auto"  # stands for all engines
 
 Arrays = Sequence["np.ndarray[Any, Any]"]
 # prepared(inputs, outputs, workspace) computes a region. It writes into the arrays `outputs`, which are in our memory.
@@ -76,10 +77,10 @@ class Engine:
     may contain any number of matches.
 
     `translate(graph)` converts a region to the engine's own form when a network is compiled. The graph contains the
-    constants. `prepare(region, constants, threads)` is called once in each process, before the first run; it gets the
-    constants by name, and returns the function that computes the region. Both may raise any exception: our kernels then
-    compute the region, and a warning gives the reason. `missing()` returns the reason why the engine cannot be used in
-    this process, or "".
+    constants. `prepare(region, constants, threads)` is called once in each process, before the first run, and in a
+    forked child with one thread; it gets the constants by name, and returns the function that computes the region.
+    Both may raise any exception: our kernels then compute the region, and a warning gives the reason. `missing()`
+    returns the reason why the engine cannot be used in this process, or "".
     """
 
     name: str
@@ -94,7 +95,12 @@ _REGISTERED: dict[str, Engine] = {}
 
 
 def register(engine: Engine) -> Engine:
-    """Add an engine, and return it. An engine with the same name is replaced."""
+    """Add an engine, and return it. An engine with the same name is replaced.
+
+    Raises `InputError` for the names "" and "auto", which mean no engine and all engines.
+    """
+    if engine.name in ("", AUTO):
+        raise InputError(f"an engine cannot have the name {engine.name!r}")
     _REGISTERED[engine.name] = engine
     return engine
 
@@ -128,7 +134,11 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Engine:
-    """Return the engine with this name. Raises `InputError` if there is none."""
+    """Return the engine with this name. Raises `InputError` if there is none, or if it is no name."""
+    if not isinstance(name, str):
+        found = type(name).__name__
+        tries = ["engines.register(engine), and then its name"] if isinstance(name, Engine) else []
+        raise InputError(report("engines", wanted="names of engines", found=found, tries=tries))
     for engines in (_REGISTERED, _own()):
         if name in engines:
             return engines[name]

@@ -3,7 +3,8 @@
 Our kernels compute a region instead of its engine
 
     if the engine is missing, or raises an error while it is prepared or called: from then on,
-    if a result contains NaN where ours does not: in this call, and from then on.
+    if a result contains NaN where ours does not: in this call, and from then on. Before the first call, floating-point
+    results are filled with NaN, so that this finds elements that the engine does not write, too.
 
 Each of these gives one warning. Our kernels for a region are compiled when they are first needed, because they usually
 never are: a network for an engine compiles as fast as the rest of it. To check a NaN, they are needed too.
@@ -12,7 +13,9 @@ never are: a network for an engine compiles as fast as the rest of it. To check 
 from __future__ import annotations
 
 import functools
+import os
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +24,30 @@ import numpy as np
 from ..executable import CallExternal, TensorSpec
 from ..expr.dtypes import is_floating
 from .engine import Prepared, Region, find
+
+_forks = 0  # between the process that imported this module and this one
+_calls: weakref.WeakSet[RegionCall] = weakref.WeakSet()
+_abandoned: list[Any] = []  # functions of the parent process
+
+
+def _after_fork() -> None:
+    """Count the fork, and keep what the parent prepared: to destroy it, a library would wait for its threads."""
+    global _forks
+    _forks += 1
+    _abandoned.extend(call.run for call in list(_calls))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def usable_threads(threads: int) -> int:
+    """Return how many threads an engine may use: one in a forked child process.
+
+    `os.fork` copies only the thread that calls it, so the threads of a library do not exist in the child, and the
+    library would wait for them for ever.
+    """
+    return 1 if _forks else threads
 
 
 def prepared(
@@ -52,14 +79,19 @@ class RegionCall:
         self.region = Region(step.operator, tuple(inputs), tuple(outputs), attrs["code"], attrs["structure"], rooms)
         self.floats = [number for number, spec in enumerate(outputs) if is_floating(spec.dtype.numpy)]
         self.engine, self.threads, self.target, self.reason = step.engine, threads, target, ""
+        self.is_first, self.forks = True, _forks
         self.run: Prepared | None = self._prepared()
+        _calls.add(self)
 
     def _prepared(self) -> Prepared | None:
         try:
             engine = find(self.engine)
             missing = engine.missing()
             if not missing:
-                return engine.prepare(self.region, self.constants, self.threads)
+                run = engine.prepare(self.region, self.constants, usable_threads(self.threads))
+                if callable(run):
+                    return run
+                missing = f"prepare returned {type(run).__name__}, wanted a function"
         except Exception as error:
             missing = text_of(error)
         self.give_up(missing)
@@ -79,7 +111,13 @@ class RegionCall:
         count = len(self.region.inputs)
         end = len(arrays) - self.workspace
         inputs, outputs = arrays[:count], arrays[count:end]
+        if self.run is not None and self.forks != _forks:
+            self.run, self.forks = self._prepared(), _forks
         if self.run is not None:
+            if self.is_first:
+                self.is_first = False
+                for number in self.floats:
+                    outputs[number].fill(np.nan)
             try:
                 self.run(inputs, outputs, arrays[end] if self.workspace else None)
             except Exception as error:
@@ -93,7 +131,7 @@ class RegionCall:
             wrong = sum(int((is_nan(a) & ~is_nan(b)).sum()) for a, b in zip(outputs, own, strict=True))
             if not wrong:
                 return
-            self.give_up(f"it returned NaN for {wrong} elements that are numbers")
+            self.give_up(f"it returned NaN, or wrote nothing, for {wrong} elements that are numbers")
         for array, result in zip(outputs, own, strict=True):
             array[...] = result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -152,3 +153,27 @@ def test_openvino_gets_no_type_that_it_would_narrow() -> None:
     module = minitvm.build(graph, engines="openvino", threads=1)
     array = np.full((1, 1, 2, 2), 2**63 - 1)
     np.testing.assert_array_equal(module(array), array)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*forked after its first use.*:RuntimeWarning")
+def test_a_forked_child_does_not_wait_for_threads_of_its_parent(library: str) -> None:
+    """The child runs the same module, and one of its own."""
+    b = GraphBuilder("forked")
+    x = b.input("x", (1, 8, 57, 57))
+    w = np.random.default_rng(0).standard_normal((9, 8, 3, 3)).astype(np.float32)
+    graph = b.build(b.op("nn.relu", b.op("nn.conv2d", x, w, padding=1)))
+    data = np.random.default_rng(1).standard_normal((1, 8, 57, 57)).astype(np.float32)
+    module = minitvm.build(graph, engines=library, threads=2)
+    expected = module(data)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(240)
+            for own in (module, minitvm.build(graph, engines=library, threads=2)):
+                np.testing.assert_allclose(own(data), expected, rtol=1e-4, atol=1e-4)
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

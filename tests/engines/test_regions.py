@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitvm
-from minitvm.engines import choose, from_json, to_json
+from minitvm.engines import Engine, choose, from_json, register, to_json
 from minitvm.errors import InputError, Unsupported
 from minitvm.executable import ArenaSlice, CallExternal, CallKernel, ConstantRef, Copy, Executable, Output, verify
 from minitvm.expr import structural_equal
@@ -107,7 +107,20 @@ def test_a_region_inside_a_loop() -> None:
     [
         ("prepare", "toy_0: toy: no room; minitvm's kernels compute the region"),
         ("run", "toy_0: toy: a wrong turn; minitvm's kernels compute the region"),
-        ("nan", "toy_0: toy: it returned NaN for 1 elements that are numbers; minitvm's kernels compute the region"),
+        (
+            "no function",
+            "toy_0: toy: prepare returned NoneType, wanted a function; minitvm's kernels compute the region",
+        ),
+        (
+            "nan",
+            "toy_0: toy: it returned NaN, or wrote nothing, for 1 elements that are numbers; minitvm's kernels compute "
+            "the region",
+        ),
+        (
+            "nothing",
+            "toy_0: toy: it returned NaN, or wrote nothing, for 288 elements that are numbers; minitvm's kernels "
+            "compute the region",
+        ),
     ],
 )
 def test_our_kernels_compute_what_an_engine_fails_at(fails: str, text: str) -> None:
@@ -138,6 +151,22 @@ def test_an_engine_that_is_missing_leaves_the_network_to_us() -> None:
         assert not external(module.executable)
         with pytest.raises(InputError, match="no engine tony; did you mean toy"):
             minitvm.build(network(), engines="tony")
+
+
+def test_an_error_in_missing_is_a_reason_and_engines_have_names() -> None:
+    def missing() -> str:
+        raise OSError("a library is damaged")
+
+    broken = Engine("broken", Toy().prepare, missing=missing)
+    with registered():
+        register(broken)
+        with pytest.warns(RuntimeWarning, match="broken: a library is damaged; minitvm's kernels compute its part"):
+            minitvm.build(network(), engines="broken", threads=1)
+        for engines in (broken, [broken]):
+            with pytest.raises(InputError, match=r"(?s)names of engines.*Engine.*engines.register"):
+                minitvm.build(network(), engines=engines, threads=1)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="cannot have the name 'auto'"):
+            register(Engine("auto", Toy().prepare))
 
 
 def test_an_artifact_prepares_its_engine_once_and_survives_without_it(tmp_path: Path) -> None:

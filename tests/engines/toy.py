@@ -22,7 +22,7 @@ class Toy:
 
     name: str = "toy"
     supports: Callable[[OpNode], str] = lambda item: ""
-    fails: str = ""  # in "missing", "prepare", "run" or "nan"
+    fails: str = ""  # in "missing", "prepare", "no function", "run", "nan" or "nothing"
     prepared: list[str] = field(default_factory=list)
     places: list[tuple[list[int], list[int]]] = field(default_factory=list)
     graphs: list[Graph] = field(default_factory=list)
@@ -30,6 +30,8 @@ class Toy:
     def prepare(self, region: Region, constants: Mapping[str, np.ndarray], threads: int) -> Any:
         if self.fails == "prepare":
             raise ValueError("no room\nfor this")
+        if self.fails == "no function":
+            return None
         self.prepared.append(region.name)
         graph = region.graph(constants)
         self.graphs.append(graph)
@@ -39,6 +41,8 @@ class Toy:
             assert workspace is None
             if self.fails == "run":
                 raise RuntimeError("a wrong turn")
+            if self.fails == "nothing":
+                return
             self.places.append(([address(a) for a in inputs], [address(a) for a in outputs]))
             for array, result in zip(outputs, interpreter.run(graph, list(inputs)), strict=True):
                 array[...] = result

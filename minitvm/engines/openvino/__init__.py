@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,10 +16,19 @@ from ..onnx_text import complete, needs, probed, translate
 
 
 @functools.cache
-def _core() -> Any:
+def _first_core() -> tuple[Any, int]:
+    """Return OpenVINO's core, and the process that made it."""
     import openvino
 
-    return openvino.Core()
+    return openvino.Core(), os.getpid()
+
+
+def _core() -> Any:
+    """Return OpenVINO's core. Raises `RuntimeError` in a forked child: it would wait for threads of its parent."""
+    core, process = _first_core()
+    if process != os.getpid():
+        raise RuntimeError("it does not work in a process that was forked after its first use")
+    return core
 
 
 def _compiled(model: bytes, threads: int) -> Any:
