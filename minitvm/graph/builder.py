@@ -132,10 +132,13 @@ class GraphBuilder:
 
             y = b.call_packed(lambda x, out: np.copyto(out, np.sort(x)), [x], ((8,), "float32"))
         """
+        from .calls import result_types
+
+        if not isinstance(func, str) and not callable(func):
+            raise InputError(f"call_packed calls a Python function, found {func!r}")
         name = func if isinstance(func, str) else name_of(func)
         values = [inputs] if isinstance(inputs, Value) else list(inputs)
-        several = not (len(types) == 2 and isinstance(types[1], str))
-        named = tuple((tuple(shape), str(dtype)) for shape, dtype in (types if several else [types]))
+        named = result_types(types)
         last = name.split(".")[-1]
         label = last if last.isidentifier() else CALL_PACKED  # a lambda has no name
         return self.op(CALL_PACKED, *values, name=label, func=name, types=named)

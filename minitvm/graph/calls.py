@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import te
 from ..errors import InputError, report
-from ..expr import Expr, Var, as_expr, free_vars
+from ..expr import DType, Expr, Var, as_expr, free_vars
 from ..tir.analysis.by_hand import SCHEDULED
 from ..tir.nodes import IRModule, PrimFunc
 from ..tir.schedule import Schedule
@@ -65,8 +67,33 @@ def te_function(
     for tensor in te.post_order(outputs):
         for part in _expressions(tensor):
             sizes.update((v, None) for v in free_vars(part) if v not in plain)
-    own = [te.compute(t.shape, lambda *i, t=t: t[i], name="copy") if t in inputs else t for t in outputs]
-    return te.create_prim_func([*inputs, *own, *sizes], name=label), tuple(sizes)
+    places: list[te.Tensor] = list(inputs)  # a tensor that has a place already is copied to another one
+    for t in outputs:
+        places.append(te.compute(t.shape, lambda *i, t=t: t[i], name="copy") if t in places else t)
+    return te.create_prim_func([*places, *sizes], name=label), tuple(sizes)
+
+
+def result_types(types: Any) -> tuple[tuple[tuple[Any, ...], str], ...]:
+    """Return the (shape, dtype) of each result from a list of such pairs, or from one pair. A dtype is a name, or a
+    dtype of NumPy.
+
+    Raises `InputError` for anything else.
+    """
+    try:
+        single = len(types) == 2 and not isinstance(types[1], tuple | list)
+        return tuple((tuple(shape), _dtype_name(dtype)) for shape, dtype in ([types] if single else types))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            report(
+                "call_packed: types",
+                wanted='((2, 3), "float32"), or a list of such pairs',
+                found=f"{types!r} ({error})",
+            )
+        ) from None
+
+
+def _dtype_name(dtype: Any) -> str:
+    return str(DType(dtype if isinstance(dtype, str) else np.dtype(dtype).name))
 
 
 def _expressions(tensor: te.Tensor) -> list[Expr]:

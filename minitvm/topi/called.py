@@ -36,7 +36,8 @@ def call_tir(*inputs: Tensor, func: PrimFunc, shapes: Any = None, tir_vars: Any 
     buffers = func.buffers
     count = len(buffers) - len(_results(func))
     if len(inputs) != count:
-        raise _misfit(func, f"{count} inputs ({_names(buffers[:count])})", f"{len(inputs)}")
+        inputs_text = f"{count} inputs ({_names(buffers[:count])})" if count else "no inputs"
+        raise _misfit(func, f"{inputs_text}, as it writes {_names(buffers[count:])}", f"{len(inputs)}")
     sizes = _scalars(func, tir_vars)
     types = [(dims(tensor), tensor.dtype) for tensor in inputs]
     types += [(tuple(map(simple, s)), b.dtype) for s, b in zip(_declared(func, shapes), buffers[count:], strict=False)]

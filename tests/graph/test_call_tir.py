@@ -173,7 +173,7 @@ def test_tensor_expressions_are_an_operator(rows: Any) -> None:
         (
             lambda b, x: b.call_tir(matmul, [x]),
             "call_tir(float32[6, 16]): a call of matmul(A: float32[n, 16], W: float32[16, 8], C: float32[n, 8])\n"
-            "  wanted: 2 inputs (A, W)\n  found:  1",
+            "  wanted: 2 inputs (A, W), as it writes C\n  found:  1",
         ),
         (
             lambda b, x: b.call_tir(matmul, [x, W[:, :7]]),
@@ -210,6 +210,19 @@ def test_a_call_that_does_not_fit_is_refused(call: Callable[[GraphBuilder, Any],
     with pytest.raises(InputError) as refused:
         call(b, b.input("x", (6, 16)))
     assert str(refused.value) == text
+
+
+def test_a_function_without_inputs_names_its_results() -> None:
+    @T.prim_func
+    def increment(A: T.Buffer((4,), "float32")) -> None:
+        for i in range(4):
+            with T.block("A"):
+                vi = T.axis.spatial(4, i)
+                A[vi] = A[vi] + 1.0
+
+    b = GraphBuilder("g")
+    with pytest.raises(InputError, match="wanted: no inputs, as it writes A\n  found:  1"):
+        b.call_tir(increment, [b.input("x", (4,))])
 
 
 def test_a_function_that_writes_an_input_is_refused() -> None:
@@ -337,6 +350,49 @@ def test_a_python_function_is_an_operator(tmp_path: Any) -> None:
     assert "is a Python function: it ran itself" in without_numpy(graph)[0]
     module.export_library(tmp_path / "sorted.mtvm")
     np.testing.assert_array_equal(minitvm.runtime.load(tmp_path / "sorted.mtvm")(X)[1], expected)
+
+
+@pytest.mark.parametrize(
+    "types", [((2, 3), np.float32), ([2, 3], np.dtype("float32")), [[(2, 3), "float32"]], [((2, 3), np.float32)]]
+)
+def test_types_of_a_python_function(types: Any) -> None:
+    b = GraphBuilder("g")
+    y = b.call_packed(np.copyto, [b.input("x", (2, 3))], types)
+    assert y.type == "float32[2, 3]"
+
+
+@pytest.mark.parametrize(
+    ("func", "types", "text"),
+    [
+        (3, ((2,), "float32"), "call_packed calls a Python function, found 3"),
+        (
+            print,
+            "float32",
+            "types\n  wanted: \\(\\(2, 3\\), \"float32\"\\), or a list of such pairs\n  found:  'float32'",
+        ),
+        (print, ((2,), "floaty"), "'floaty' is not a dtype"),
+        (print, (2, "float32"), "'int' object is not iterable"),
+    ],
+)
+def test_calls_of_python_that_do_not_fit_are_refused(func: Any, types: Any, text: str) -> None:
+    b = GraphBuilder("g")
+    with pytest.raises(InputError, match=text):
+        b.call_packed(func, [b.input("x", (2,))], types)
+
+
+def test_one_tensor_may_be_several_results() -> None:
+    b = GraphBuilder("g")
+    x = b.input("x", (3,))
+
+    def twice(x: te.Tensor) -> list[te.Tensor]:
+        y = te.compute((3,), lambda i: x[i] + 1.0)
+        return [y, x, y]
+
+    data = np.arange(3, dtype="float32")
+    for result, expected in zip(
+        minitvm.build(b.build(b.call_te(twice, x)))(data), (data + 1, data, data + 1), strict=True
+    ):
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_a_python_function_that_is_not_registered_is_named() -> None:
