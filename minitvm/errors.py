@@ -126,7 +126,7 @@ def nearest(name: str, names: Sequence[str], count: int = 3) -> str:
     close = difflib.get_close_matches(name, list(names), n=count, cutoff=0.55)
     if close:
         return "did you mean " + " or ".join(close) + "?"
-    return "known: " + ", ".join(sorted(names)[:12]) + (", ..." if len(names) > 12 else "")
+    return "known: " + (", ".join(sorted(names)[:12]) or "none") + (", ..." if len(names) > 12 else "")
 
 
 _unverified: ContextVar[bool] = ContextVar("unverified", default=False)

@@ -41,7 +41,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Any:
         return _FUNCTIONS.get(name)
     raise InputError(
         report(
-            f"no Python function {name} is registered; {nearest(name, list(_FUNCTIONS) or ['(none)'])}",
+            f"no Python function {name} is registered; {nearest(name, list(_FUNCTIONS))}",
             tries=[f"@minitvm.register_func({name!r}), above a function of the inputs and then the results"],
         )
     )

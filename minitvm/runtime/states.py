@@ -112,9 +112,7 @@ class States(Mapping[str, Array]):
 
     def _require(self, name: str) -> None:
         if name not in self._specs:
-            raise InputError(
-                f"{self._what} has no state {name!r}; {nearest(str(name), list(self._specs) or ['(none)'])}"
-            )
+            raise InputError(f"{self._what} has no state {name!r}; {nearest(str(name), list(self._specs))}")
 
     def _checked(self, name: str, array: Any) -> Array:
         self._require(name)

@@ -86,7 +86,7 @@ class Option:
     def _check(self, name: str, value: Any) -> None:
         owner = self.rule or "the rule"
         if name not in self.knobs:
-            raise InputError(f"{owner} has no knob {name!r}: {nearest(name, list(self.knobs) or ['(none)'])}")
+            raise InputError(f"{owner} has no knob {name!r}: {nearest(name, list(self.knobs))}")
         kind = type(self.knobs[name])
         if type(value) is not kind or (isinstance(value, int) and kind is int and value < 1):
             expected = {bool: "True or False", int: "an integer of at least 1"}.get(kind, "a name")

@@ -108,7 +108,7 @@ class Operator:
         """
         for key in attrs:
             if key not in self.attrs:
-                raise InputError(f"{self.name} has no attribute {key}; {nearest(key, list(self.attrs) or ['(none)'])}")
+                raise InputError(f"{self.name} has no attribute {key}; {nearest(key, list(self.attrs))}")
         complete = {key: _plain(attrs.get(key, default)) for key, default in self.attrs.items()}
         missing = [key for key, value in complete.items() if value is REQUIRED]
         if missing:

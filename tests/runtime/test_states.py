@@ -291,3 +291,10 @@ def test_the_interpreters_know_the_states_by_name(executable: Executable) -> Non
         oracle.run(log(), row(1, 1), states={"row": np.zeros(1)})
     with pytest.raises(InputError, match="log: rows is a state, not an input"):
         oracle.run(log(), {**row(1, 1), "rows": np.zeros((1, 4, 2), np.float32)}, states={})
+
+
+def test_a_module_without_states_suggests_none() -> None:
+    b = GraphBuilder("plain")
+    module = tvm.build(b.build(b.op("add", b.input("x", (1,)), 1.0)), threads=1)
+    with pytest.raises(InputError, match="plain has no state 'nope'; known: none$"):
+        module.state["nope"]

@@ -146,7 +146,7 @@ class OnnxImporter:
         for option, options in (("shapes", self.shapes), ("params", self.values)):
             for name in options:
                 if name not in names:
-                    raise InputError(f"{option}: the model has no input {name}; {nearest(name, names or ['(none)'])}")
+                    raise InputError(f"{option}: the model has no input {name}; {nearest(name, names)}")
         types = {i.name: tensor_type(i, f"input {i.name}") for i in inputs}
         narrow = {i.name: narrow_type(i.type.tensor_type.elem_type) for i in inputs}
         fixed = {n: self._fixed(n, types[n][1]) for n in names}

@@ -37,7 +37,7 @@ def state_names(
         return pairs
     for name, output in states.items():
         if name not in inputs:
-            raise InputError(f"states: the model has no input {name}; {nearest(name, list(inputs) or ['(none)'])}")
+            raise InputError(f"states: the model has no input {name}; {nearest(name, list(inputs))}")
         if output not in outputs:
             raise InputError(f"states: the model has no output {output}; {nearest(output, list(outputs))}")
     twice = [output for output in states.values() if list(states.values()).count(output) > 1]

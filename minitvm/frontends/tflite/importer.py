@@ -54,9 +54,7 @@ class TFLiteImporter:
         for option, options in (("shapes", self.shapes), ("params", self.values)):
             for name in options:
                 if name not in inputs:
-                    raise InputError(
-                        f"{option}: the model has no input {name}; {nearest(name, list(inputs) or ['(none)'])}"
-                    )
+                    raise InputError(f"{option}: the model has no input {name}; {nearest(name, list(inputs))}")
         arguments = {index: Laid(self._input(name, graph.tensors[index])) for name, index in inputs.items()}
         scope = self._converted(self.signature.subgraph, [arguments.get(index) for index in graph.inputs])
         outputs = []
@@ -191,7 +189,7 @@ def _signature(model: TFLiteModel, key: str | None) -> Signature:
             if signature.key == key:
                 return signature
         keys = [signature.key for signature in model.signatures]
-        raise InputError(f"signature={key!r}: the model has no such signature; {nearest(key, keys or ['(none)'])}")
+        raise InputError(f"signature={key!r}: the model has no such signature; {nearest(key, keys)}")
     graph = model.subgraphs[0]
     for signature in model.signatures:
         if signature.subgraph == 0 and sorted(signature.inputs.values()) == sorted(graph.inputs):

@@ -30,7 +30,7 @@ def import_program(program: Any, shapes: Mapping[str, Sequence[Any]]) -> Graph:
     }
     for name, shape in shapes.items():
         if name not in tensors:
-            raise InputError(f"shapes: the program has no input {name}; {nearest(name, list(tensors) or ['(none)'])}")
+            raise InputError(f"shapes: the program has no input {name}; {nearest(name, list(tensors))}")
         symbols.fix(name, tensors[name].meta["val"].shape, shape)
     constants: dict[Any, Operand] = {}
     for node, spec in zip(placeholders, signature.input_specs, strict=True):
