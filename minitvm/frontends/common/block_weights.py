@@ -101,7 +101,9 @@ def product_in_bytes(n: Conversion, x: Operand, weights: PackedWeights) -> Opera
     largest = n.op("max", n.op("abs", split), axis=(-1,), keepdims=True)
     step = n.op("divide", largest, 127.0)
     step = n.op("where", n.op("equal", step, 0.0), np.array(1, "float32"), step)
-    rounded = n.cast(n.op("round", n.op("divide", split, step)), "int8")
+    rounded = n.op("round", n.op("divide", split, step))
+    # A step that is not a normal number is rounded so much that a quotient can be more than 127.
+    rounded = n.cast(n.op("clip", rounded, a_min=-127.0, a_max=127.0), "int8")
     total = n.cast(n.op("sum", n.cast(rounded, "int32"), axis=(-1,)), "float32")
     step = n.op("squeeze", step, axis=(-1,))
     shift = n.op("multiply", total, step)

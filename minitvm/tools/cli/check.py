@@ -209,16 +209,20 @@ def at_most(seconds: float, since: float) -> AbstractContextManager[None]:
 
 
 def inputs_of(generator: np.random.Generator, node: Any) -> list[np.ndarray]:
-    """Small integers for an operator; those that are weights of a recurrent layer's state are divided.
+    """Small integers for an operator. Divisors are not 0, and weights of a recurrent layer's state are divided.
 
-    A step then shrinks differences of the state. With weights of 1 and 2 it enlarges them: after some dozens of steps
-    a rounding error would be as large as the result.
+    A quotient by 0 cannot become an integer: such a program is undefined. With small weights, a step shrinks
+    differences of the state. With weights of 1 and 2 it enlarges them: after some dozens of steps a rounding error
+    would be as large as the result.
     """
     from ...graph.nodes import FUSED
 
     arrays = [integers(generator, v) for v in node.inputs]
     inputs, nodes = (node.graph.inputs, node.graph.nodes) if node.op == FUSED else (node.inputs, (node,))
     for item in nodes:
+        if item.op == "divide" and item.inputs[1] in inputs:
+            divisors = arrays[inputs.index(item.inputs[1])]
+            divisors[divisors == 0] = 1
         if item.op in ("nn.rnn", "nn.gru", "nn.lstm") and item.inputs[1] in inputs:
             position = inputs.index(item.inputs[1])
             arrays[position] /= arrays[position].dtype.type(4 * arrays[position].shape[1])
