@@ -115,8 +115,9 @@ class Entries:
         longer. Raises `ModelError` for sizes that do not fit together, and `InputError` if there is not enough memory.
         """
         activation, scaled = ARCHITECTURES[architecture]
-        if context is not None and not 0 < context <= trained:
-            raise ModelError(f"{self.source}: wanted a context of 1 to {trained} tokens, found {context}")
+        whole = isinstance(context, int | np.integer) and not isinstance(context, bool)
+        if context is not None and not (whole and 0 < context <= trained):
+            raise ModelError(f"{self.source}: wanted a context of 1 to {trained} tokens, found {context!r}")
         places = context or trained
         if 0 < window < places:
             raise UnsupportedOperator(
@@ -162,9 +163,10 @@ def run_sizes(shapes: Mapping[str, Sequence[Any]]) -> tuple[Dim, Dim]:
     unknown = [name for name in shapes if name != "tokens"]
     if unknown:
         raise InputError(f"shapes: {unknown[0]!r} has no open size; wanted {{'tokens': (batch, length)}}")
-    shape = tuple(shapes.get("tokens", (1, "length")))
-    if len(shape) != 2:
-        raise InputError(f"shapes: tokens has two dimensions (batch, length), found {shape}")
+    shape = shapes.get("tokens", (1, "length"))
+    sizes = isinstance(shape, tuple | list) and all(n is None or isinstance(n, int | str | Expr) for n in shape)
+    if not sizes or len(shape) != 2:
+        raise InputError(f"shapes: tokens has two dimensions (batch, length), found {shape!r}")
     batch, length = (
         size if isinstance(size, int | Expr) else SizeVar(size or name)
         for size, name in zip(shape, ("batch", "length"), strict=True)

@@ -89,7 +89,7 @@ class Tokenizer:
         try:
             text.encode()
         except UnicodeEncodeError as error:  # a terminal passes bytes that are not UTF-8 as surrogates
-            raise InputError(f"character {error.start + 1} of the text is not valid UTF-8") from None
+            raise InputError(f"the text is not valid UTF-8: it contains {text[error.start]!r}") from None
         tokens = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
         return tokens if tokens[: len(self._prefix)] == self._prefix else [*self._prefix, *tokens]
 

@@ -155,6 +155,12 @@ def test_options(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="more memory than this machine has"):
         minitvm.build(path)
     write_model(path)
+    for shape in (3, (1.5, 2), "ab", (1,), (1, 2, 3)):
+        with pytest.raises(InputError, match=r"shapes: tokens has two dimensions \(batch, length\), found"):
+            from_gguf(path, shapes={"tokens": shape})  # type: ignore[dict-item]
+    for length in ("3", 2.5, True, 0):
+        with pytest.raises(ModelError, match=rf"wanted a context of 1 to 24 tokens, found {length!r}"):
+            from_gguf(path, max_length=length)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"shapes: 'x' has no open size; wanted {'tokens': \(batch, length\)}"):
         minitvm.build(path, shapes={"x": (1,)})
     with pytest.raises(ModelError, match=r"nothing.gguf: no such file"):
