@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
-from ...errors import InputError, ModelError, TypeMismatch, UnsupportedOperator, nearest
+from ...errors import InputError, MinitvmError, ModelError, TypeMismatch, UnsupportedOperator, nearest
 from ...expr import SizeVar
 from ...graph.nodes import Dim, Graph, as_dim
 from ..common.operand import Operand
@@ -42,13 +43,15 @@ class TFLiteImporter:
         self.model, self.shapes, self.values = model, shapes, values
         self.signature = _signature(model, signature)
         self.builder = OperandBuilder(_identifier(model.name) or "main")
-        self.variables = Variables(self.builder, model)
+        with _reading_options(model):
+            self.variables = Variables(self.builder, model)
         self._symbols: dict[str, SizeVar] = {}
         self._depth = 0
 
     def run(self) -> Graph:
         """Import the model and return its graph."""
-        refuse_unsupported(self.model, self.signature.subgraph)
+        with _reading_options(self.model):
+            refuse_unsupported(self.model, self.signature.subgraph)
         graph = self.model.subgraphs[self.signature.subgraph]
         inputs = self.signature.inputs
         for option, options in (("shapes", self.shapes), ("params", self.values)):
@@ -180,6 +183,19 @@ class TFLiteImporter:
             raise UnsupportedOperator(f"{where} is a variable instead of its value")
         node = OperatorNode(where, False, (), (), None, 0)
         return NodeContext(self, self.model.subgraphs[0], node, []).last(tensor)
+
+
+@contextmanager
+def _reading_options(model: TFLiteModel) -> Iterator[None]:
+    """Refuse a model in which the options of an operator cannot be read. They are read when they are needed."""
+    try:
+        yield
+    except MinitvmError:
+        raise
+    except _UNMEANT as error:
+        raise ModelError(
+            f"{model.name} is a damaged TFLite model: options of an operator ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _signature(model: TFLiteModel, key: str | None) -> Signature:

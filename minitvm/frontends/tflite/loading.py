@@ -141,7 +141,7 @@ def _parsed(tflite: Any, content: bytes, place: str, name: str) -> TFLiteModel:
         )
     try:
         return _Reader(tflite, content, name).model()
-    except (struct.error, IndexError, TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
+    except (struct.error, LookupError, TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
         raise ModelError(
             report(
                 f"{place} is a damaged TFLite model",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +16,13 @@ import minitvm
 from minitvm.errors import InputError, MinitvmError, MissingExtra, ModelError, UnsupportedOperator
 from minitvm.frontends import from_tflite
 from minitvm.frontends.tflite import registry
-from minitvm.frontends.tflite.loading import OperatorNode, Signature, Subgraph, TensorInfo, TFLiteModel, load
+from minitvm.frontends.tflite.loading import OperatorNode, Signature, Subgraph, TensorInfo, TFLiteModel, load, package
 from minitvm.frontends.tflite.sparsity import densified
 from minitvm.tools.models import wheels
 from tests.fewer import examples
 
 SMALL = "open/okay_nabu"
+STREAMING = "micro/hey_jarvis"
 
 
 def _model(*names: str, custom: bool = False) -> TFLiteModel:
@@ -109,6 +111,33 @@ def test_damaged_files(data: st.DataObject) -> None:
         from_tflite(bytes(content))
     except MinitvmError as error:
         assert str(error)
+
+
+def test_options_that_cannot_be_read() -> None:
+    """The names of variables are read before the operators are converted."""
+    content = wheels.path(STREAMING).read_bytes()
+    options = [n.options for n in load(content).subgraphs[0].operators if n.name == "VAR_HANDLE"]
+    damaged = bytearray(content)
+    place = options[0]._tab.Pos
+    damaged[place : place + 4] = b"\xff\xff\xff\x7f"  # the place of its fields
+    with pytest.raises(ModelError, match="damaged TFLite model"):
+        from_tflite(bytes(damaged))
+
+
+def test_the_kind_of_options_is_unknown() -> None:
+    content = wheels.path(SMALL).read_bytes()
+    node = tflite_operator(content)
+    place = node._tab.Pos + node._tab.Offset(10)  # builtin_options_type
+    damaged = bytearray(content)
+    damaged[place] = 250
+    with pytest.raises(ModelError, match="damaged TFLite model"):
+        from_tflite(bytes(damaged))
+
+
+def tflite_operator(content: bytes) -> Any:
+    """The first operator of a file that has options."""
+    graph = package().Model.GetRootAs(content, 0).Subgraphs(0)
+    return next(node for k in range(graph.OperatorsLength()) if (node := graph.Operators(k)).BuiltinOptionsType())
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
