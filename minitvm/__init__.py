@@ -166,8 +166,8 @@ class _Door:
 
 
 class _Replacements:
-    """The last finder: if you import a TVM module that minitvm does not have, the error tells you what to use
-    instead.
+    """An import finder, the last one in `sys.meta_path`: for a TVM module that minitvm does not have, it raises an
+    error that says what to use instead.
     """
 
     @staticmethod

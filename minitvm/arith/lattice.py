@@ -26,7 +26,7 @@ _SMALL = 12  # the most values of one variable that get a formula each
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The integer points of `variables` at which every one of the `conditions` (sums) is >= 0."""
+    """The integer points of `variables` at which all `conditions` are >= 0. Each condition is an `Affine` sum."""
 
     variables: tuple[Var, ...]
     conditions: tuple[Affine, ...]

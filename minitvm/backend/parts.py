@@ -170,7 +170,9 @@ class Backend:
     machine_code: Any = None
 
     def part(self, name: str) -> Any:
-        """Return a part, importing it if it is given by name, or None if the back end does not have it."""
+        """Return the part called `name`, or None if the back end does not have it. A part that is declared as
+        "module:attribute" is imported first.
+        """
         value = getattr(self, name)
         return imported(value) if isinstance(value, str) and name != "language" else value
 

@@ -235,7 +235,7 @@ class Expressions(ABC):
 
     @abstractmethod
     def from_index(self, name: str, dtype: ex.DType) -> str:
-        """Return the text of a variable with the type of indices, converted to `dtype`."""
+        """Return code that converts the variable `name`, which has the type of indices, to `dtype`."""
 
     @abstractmethod
     def index_extreme(self, x: ex.Min | ex.Max) -> str: ...

@@ -114,7 +114,7 @@ class _Writer:
 
 
 def to_json(executable: n.Executable) -> dict[str, Any]:
-    """Return the program as a JSON value, without the bytes of its constants, which `blob` returns."""
+    """Return an executable as a JSON value, without the bytes of its constants, which `blob` returns."""
     w, x = _Writer(), executable
     body = {
         "name": x.name,

@@ -53,8 +53,8 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
 
 
 def _calls(lowered: LoweredFunc) -> Iterator[tuple[Buffer, KernelParam, int | None]]:
-    """Yield (buffer, parameter, maximum number of elements stored) for each buffer that a host function passes to a
-    kernel.
+    """Yield (buffer, kernel parameter, maximum number of elements that the call stores, None if unknown) for each
+    buffer that a host function passes to a kernel.
     """
     for item in walk(lowered.host.body):
         if isinstance(item, KernelCall):

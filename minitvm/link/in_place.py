@@ -8,10 +8,11 @@ v:
     no operator after U, and U through none of its other arguments, reads v or a view of v,
     and neither v nor a view of it is an output.
 
-The same holds for a value that a function of the graph computes: its update may use the same memory.
+The value need not be a state: an operator may also update the result of another operator in that result's memory, if a
+kernel computes the result.
 
-Legal, because operators run in the order of the graph: an operator before U reads v before it is overwritten, and the
-condition excludes readers of v after U.
+This is legal because operators run in the order of the graph: an operator before U reads v before it is overwritten,
+and the condition excludes readers of v after U.
 """
 
 from __future__ import annotations

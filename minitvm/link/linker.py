@@ -346,7 +346,9 @@ def _less(count: int, size: x.Dim) -> bool:
 
 
 def _is_scratch(slot: link_steps.Slot, outputs: Sequence[x.TensorSpec]) -> bool:
-    """Return whether a slot is undefined when a run begins: arena memory, or an output that is not an input too."""
+    """Return whether the contents of a slot are undefined when a run begins: arena memory, or an output that is not an
+    input too.
+    """
     location = slot.location
     return location is None or (isinstance(location, x.Output) and not outputs[location.index].inout)
 

@@ -32,9 +32,10 @@ BOUND_LIMIT = 16  # the most choices of dimensions that a program keeps; the lea
 
 
 class Program:
-    """An executable that is ready to run on a machine. Back ends create it: `program(executable, threads, ...)`.
+    """An executable that is ready to run on a machine.
 
-    Up to `workers` processes compile kernels, and `progress` is called after each kernel. `kernels[k]` is the machine
+    The part "program" of a back end creates it: `program(executable, threads, workers=, progress=, kernels=)`. There,
+    up to `workers` processes compile kernels, and `progress` is called after each kernel. `kernels[k]` is the machine
     code of kernel k that `MachineCode.unpack` loaded; None means that the kernel must be compiled. `threads` is the
     number of threads that a run uses; None means the default.
 

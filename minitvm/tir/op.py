@@ -29,15 +29,15 @@ def select(condition: Any, true_value: Any, false_value: Any) -> ex.Expr:
 
 
 def all(*conditions: Any) -> ex.Expr:
-    """Return true if every condition holds. Conditions are evaluated from left to right, stopping at the first that
-    does not.
+    """Return an expression that is true if every condition holds. Conditions are evaluated from left to right, stopping
+    at the first that does not hold.
     """
     return _chain(ex.And, "all", conditions)
 
 
 def any(*conditions: Any) -> ex.Expr:
-    """Return true if at least one condition holds. Conditions are evaluated from left to right, stopping at the first
-    that does.
+    """Return an expression that is true if at least one condition holds. Conditions are evaluated from left to right,
+    stopping at the first that holds.
     """
     return _chain(ex.Or, "any", conditions)
 

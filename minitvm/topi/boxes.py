@@ -25,10 +25,11 @@ def all_class_non_max_suppression(
     boxes: Tensor, scores: Tensor, max_output_boxes_per_class: Tensor, iou_threshold: Tensor, score_threshold: Tensor,
     *, most: Dim, box_format: str = CORNER,
 ) -> list[Tensor]:  # fmt: skip
-    """Return [selected, count]: one row [image, class, box] for each box that is kept, and their number.
+    """Return [selected, count]: the boxes that are kept, and their number.
 
-    Other rows are 0. `boxes` is [images, boxes, 4], `scores` [images, classes, boxes]; the other three tensors have one
-    element, the first of them int64. For each image and class, boxes with a score above `score_threshold` are
+    `selected` is [images * classes * most, 3]: one row [image, class, box] for each box that is kept, followed by rows
+    of 0. `boxes` is [images, boxes, 4], `scores` [images, classes, boxes]; the other three tensors have one element,
+    the first of them int64. For each image and class, boxes with a score above `score_threshold` are
     considered in descending order of their scores; boxes with equal scores keep their order. A box is dropped if its
     intersection over union with a box that was kept is above `iou_threshold`. `most` is an upper bound on the number of
     boxes kept per class. A box is given by any two opposite corners, or, in the format "center", as (x, y, width,
@@ -62,7 +63,10 @@ def _corners(box: Any, at: Any, form: str) -> list[tuple[Expr, Expr]]:
 
 
 def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
-    """Return a function that selects the boxes of a class, best first from a heap, until enough boxes are kept."""
+    """Return a function that selects the boxes of each class, best first from a heap, until enough boxes are kept.
+
+    Its results are the heaps, the indices of the boxes that were kept, and their number for each image and class.
+    """
     from ..tir.script import builtins as T
 
     shapes = [t.shape for t in operands]
@@ -150,7 +154,9 @@ def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
 
 
 def _gather(images: Expr, classes: Expr, most: Expr, total: Expr) -> PrimFunc:
-    """Return a function that copies the boxes of all classes into one list, class after class."""
+    """Return a function that lists the boxes that were kept, as rows [image, class, box] in this order, and counts
+    them.
+    """
     from ..tir.script import builtins as T
 
     @T.prim_func

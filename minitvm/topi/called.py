@@ -111,7 +111,9 @@ def signature(func: PrimFunc) -> str:
 
 
 def finds_its_sizes(func: PrimFunc) -> bool:
-    """Return whether the shapes of a function's inputs determine all sizes in the shapes of its results."""
+    """Return whether the shapes of a function's inputs and its scalar parameters determine all sizes in the shapes of
+    its results.
+    """
     results = _results(func)
     known = {dim for buffer in func.buffers if buffer not in results for dim in buffer.shape}
     known |= {param for param in func.params if isinstance(param, ex.Var)}

@@ -138,6 +138,9 @@ def _find(total: Any, shape: Sequence[Dim], dtype: str) -> PrimFunc:
 def _groups(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
     """Return a function that groups equal neighbours among the sorted rows.
 
+    Its results are those of `unique`: the first row of each group, the group of each row, the sizes of the groups, and
+    their number. The groups are in the order of the sorted rows.
+
     A row of the sorted order is either equal to the row before it or comes after it, so one comparison is enough.
     """
     from ..tir.script import builtins as T
@@ -179,8 +182,9 @@ def _groups(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
 
 
 def _renumbered(extent: Any) -> PrimFunc:
-    """Return a function that renumbers the groups by their first rows: the group of row 0 becomes group 0, and so
-    on.
+    """Return a function that renumbers the groups by their first rows: the group of row 0 becomes group 0, and so on.
+
+    Its results are `first`, `inverse` and `counts` in the new numbers, and the new number of each old group.
     """
     from ..tir.script import builtins as T
 

@@ -68,7 +68,11 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator. `arity` is the pair (least, most) of input counts; `most` is None if there is no upper limit."""
+    """The declaration of an operator: its te function `compute`, and the facts that were passed to `register`.
+
+    `arity` is the pair (least, most) of input counts; `most` is None if there is no upper limit. `attrs` maps each
+    attribute to its default, or to `REQUIRED`.
+    """
 
     name: str
     compute: Compute

@@ -148,7 +148,9 @@ def _quickest(data: Tensor, at: int, k: int) -> str:
 
 
 def _along_last(data: Tensor, at: int, apply: Callable[[Tensor], list[Tensor]]) -> list[Tensor]:
-    """Apply `apply` to a tensor along its last axis. For another axis, the tensor and the results are transposed."""
+    """Apply a function that works along the last axis to axis `at` of a tensor. If that is not the last axis, the
+    tensor and the results are transposed.
+    """
     if at == data.ndim - 1:
         return apply(data)
     turned = [*(a for a in range(data.ndim) if a != at), at]
@@ -169,13 +171,14 @@ def strictly_before(ascending: bool) -> Any:
 
 
 def _digits(extent: Any, dtype: str) -> tuple[int, int]:
-    """Return the number of digits of a key, and the number of bits of a digit."""
+    """Return the number of digits of a key for a radix sort of `extent` elements, and the number of bits of a digit."""
     width = 11 if isinstance(extent, int) and extent >= _LONG and key_bits(dtype) > 16 else 8
     return -(-key_bits(dtype) // width), width
 
 
 def _by_digits(extent: Any, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """Return a radix sort. It distributes indices by the last digit of their keys, then by the digit before, and so on.
+    """Return a function that sorts the indices of a line by radix sort: it distributes them by the last digit of their
+    keys, then by the digit before, and so on.
 
     A digit that is the same in all keys is skipped. (Knuth, TAOCP 3, 5.2.5.)
     """

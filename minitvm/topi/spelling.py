@@ -10,7 +10,7 @@ _NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Onnx(NamedTuple):
-    """The ONNX operator with the same meaning, for the same inputs in the same order.
+    """The ONNX operator with the same meaning as an operator of minitvm, for the same inputs in the same order.
 
     `attrs` maps each attribute that ONNX also has to its name in ONNX. All other attributes have their default value in
     ONNX. `since` is the first opset in which ONNX's operator has this meaning.
@@ -22,7 +22,8 @@ class Onnx(NamedTuple):
 
 
 class Aten(NamedTuple):
-    """The operators of ATen, PyTorch's library, with the same meaning, for the same inputs in the same order.
+    """The operators of ATen, PyTorch's library, with the same meaning as an operator of minitvm, for the same inputs in
+    the same order.
 
     `names` are separated by blanks. They may have an overload, "mul.Scalar"; a name without one means "name.default".
     `attrs` maps an attribute to its name in ATen, or to the only supported value if ATen has no such argument.

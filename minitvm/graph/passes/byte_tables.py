@@ -90,7 +90,7 @@ class _Chain:
 
 
 class _Chains(GraphFacts):
-    """The chain of every value that is a function of a single byte."""
+    """Finds the chain of each value that is a function of a single byte."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)

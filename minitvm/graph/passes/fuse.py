@@ -71,7 +71,10 @@ class _Group:
 
 
 class _Fusion:
-    """The groups so far, the group of each value, and the readers of each value."""
+    """Combines the operators of a graph into groups, in program order.
+
+    It keeps the groups formed so far, the group that produces each value, and the readers of each value.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.consumers = graph.consumers()
@@ -86,7 +89,7 @@ class _Fusion:
             self.own(group)
 
     def add(self, item: OpNode) -> None:
-        """Create a group for `item`, and merge in the producers that it may take."""
+        """Create a group for `item`, and merge into it the producers that it may take."""
         group = _Group(item, _pattern_of(item))
         if not self.waits(item):
             self.take_producers(group)
@@ -109,7 +112,7 @@ class _Fusion:
         return item.output not in self.returned and bool(readers) and all(_takes(r, item.output) for r in readers)
 
     def take_producers(self, group: _Group) -> None:
-        """Merge in the producers that the pattern classes of the operators allow."""
+        """Merge into a group the producers that the pattern classes of the operators allow."""
         item = group.nodes[-1]
         if group.pattern == Pattern.COMPLEX_OUT_FUSABLE:
             self.take_anchor(group, absorbing=item.op)
@@ -123,7 +126,7 @@ class _Fusion:
                 self.take_all(group, _INJECTIVE)
 
     def take_all(self, group: _Group, patterns: tuple[Pattern, ...]) -> None:
-        """Merge in producers whose pattern classes are in `patterns`, until there are none left."""
+        """Merge into a group the producers whose pattern classes are in `patterns`, until there are none left."""
         while True:
             value = next((v for v, producer in self.candidates(group) if producer.pattern in patterns), None)
             if value is None:
@@ -131,7 +134,8 @@ class _Fusion:
             self.take(group, value)
 
     def take_anchor(self, group: _Group, absorbing: str = "") -> None:
-        """Merge in one complex-out-fusable producer, and the element-wise producers of the other inputs of its readers.
+        """Merge into a group one complex-out-fusable producer, and the element-wise producers of the other inputs of
+        its readers.
 
         If `absorbing` names an operator, the producer must contain an operator that absorbs it, and the group then
         takes no other producers.
@@ -155,7 +159,9 @@ class _Fusion:
         del self.groups[producer]
 
     def candidates(self, group: _Group) -> list[tuple[Value, _Group]]:
-        """Return the values that only this group reads, each with the group that produces it."""
+        """Return the values that only this group reads and whose producers may join it, each with the group that
+        produces it.
+        """
         candidates: dict[Value, _Group] = {}
         for item in reversed(group.nodes):
             for value in item.inputs:
@@ -184,9 +190,10 @@ class _Fusion:
 def fuse(graph: Graph) -> Graph:
     """Return the graph with its operators combined into fused groups.
 
-    Each group is a node "fused" at the position of its last operator. Constants with one element are moved into the
-    groups that read them. All other constants stay inputs, so that groups that differ only in weights can share one
-    function. A `bind_size` is not a function, because it reads its count from memory.
+    Each group becomes a node "fused" at the position of its last operator; a loop, a call of a Python function or an
+    existing group stays as it is. Constants with one element are moved into the groups that read them, except the count
+    of a `bind_size`, which is read from memory. All other constants stay inputs, so that groups that differ only in
+    weights can share one function.
 
     before:
         x = b.input("x", (2, 8))

@@ -99,7 +99,11 @@ def _reads_halves(item: OpNode, half: DType, direct: Collection[str]) -> bool:
 
 
 def _multiplies(target: Target, accuracy: str, half: str) -> bool:
-    """Return whether the machine multiplies elements, or matrices, of a 16-bit dtype without widening them."""
+    """Return whether the machine multiplies matrices of the 16-bit dtype `half`, or pairs of bfloat16, without widening
+    them.
+
+    Pairs do not count if `accuracy` is "strict", because their instruction may flush denormal numbers.
+    """
     return target.multiplies_matrices(half) or (half == "bfloat16" and target.multiplies_pairs and accuracy != "strict")
 
 

@@ -59,7 +59,10 @@ class _Step:
 
 
 class _Moving(Forms):
-    """State of the pass: which values exist as floats, as the bytes that represent them, or as a postponed move."""
+    """Copies a graph node by node, moving bytes instead of floats where it can.
+
+    It records which values exist as floats, as the bytes that represent them, or as a postponed move.
+    """
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -80,8 +83,10 @@ class _Moving(Forms):
         return floats
 
     def step(self, item: OpNode, dtype: str, floats: str) -> _Step | None:
-        """Return the scale and zero point of a quantisation or dequantisation, or None if they are not constant or
-        differ between elements.
+        """Return the parameters of a quantisation or dequantisation between bytes of `dtype` and floats of the dtype
+        `floats`.
+
+        Returns None if the pass cannot use them, for example because they are not constant or differ between elements.
         """
         parameters = [self.arrays.get(v) for v in item.inputs[1:]]
         if dtype not in ("int8", "uint8") or any(p is None or p.size != 1 for p in parameters):

@@ -122,7 +122,9 @@ def _matched(
 
 
 def _matches(item: OpNode, engine: Supporter, facts: GraphFacts) -> Iterator[tuple[OpNode, ...]]:
-    """Yield the matches at `item` whose inner values only the match itself reads."""
+    """Yield the operators of each match of an engine's pattern at `item`, provided that nothing outside the match reads
+    its inner values.
+    """
     for pattern in engine.patterns:
         for match in matches(pattern, item, facts):
             nodes = tuple(dict.fromkeys(match.nodes))

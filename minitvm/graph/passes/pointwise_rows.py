@@ -43,7 +43,9 @@ def pointwise_rows(graph: Graph) -> Graph:
 
 
 class _Rows:
-    """The rules of the pass, and the new values that are stored as rows, keyed by the old values."""
+    """Rewrites products, and the operators after them, in rows. It holds the rules of the pass, and the new values that
+    are stored as rows, keyed by the old values.
+    """
 
     def __init__(self) -> None:
         self.rows: dict[Value, Value] = {}

@@ -52,8 +52,8 @@ def _in_pairs(b: Rewriter, match: Match) -> Value | None:
         return None
 
     def made(tree: Tree, needed: str, name: str | None = None) -> tuple[Value, str]:
-        """Return the value of a subtree and its labels. `needed` holds the labels of the result and of all other
-        operands.
+        """Add the products of a subtree, and return their value and its labels. `needed` holds the labels of the
+        result and of all operands outside the subtree.
         """
         if isinstance(tree, int):
             return item.inputs[tree], terms[tree]

@@ -44,7 +44,9 @@ def _is_open(item: OpNode) -> bool:
 
 
 def _open_axes(item: OpNode) -> list[int]:
-    """Return the axes along which a resize of symbolic extents may change its input."""
+    """Return the axes that a resize with symbolic extents may not simply copy: those whose size may change, or whose
+    scale is not 1.
+    """
     pairs, scales = zip(item.output.shape, item.inputs[0].shape, strict=True), item.attrs.get("scales")
     return [
         axis

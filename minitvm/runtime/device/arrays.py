@@ -108,7 +108,8 @@ class DeviceArray:
 class Pool:
     """A pool that reuses the memory of results that are no longer referenced.
 
-    Reused memory has the same addresses, so that launches can be reused as well.
+    A result in reused memory has the same address as before, so that kernel launches that were prepared for this
+    address can be used again.
     """
 
     def __init__(self, allocate: Callable[[int, str], Any]) -> None:

@@ -96,7 +96,7 @@ class Device(Protocol):
         """Return whether kernels can use host memory in place, through `over_host`."""
 
     def over_host(self, address: int, nbytes: int) -> Any:
-        """Return host memory as a buffer of the device."""
+        """Return host memory as a buffer of the device, without a copy."""
 
     def adopted(self, address: int, nbytes: int) -> Any:
         """Return a buffer over device memory that another library owns. Raises `TargetError` if the device has no

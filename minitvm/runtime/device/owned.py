@@ -28,8 +28,8 @@ class Owner:
         return len(self._ends)
 
     def take(self, thing: Any, handle: Any, free: Callable[[Any], Any]) -> Callable[[], Any]:
-        """Free a handle when nothing refers to `thing` any longer. Returns a function that frees the handle at once; it
-        is never freed twice.
+        """Arrange that a handle is freed when nothing refers to `thing` any longer. Returns a function that frees the
+        handle at once; the handle is never freed twice.
         """
         self._count += 1
         end = weakref.finalize(thing, self._free, self._count, handle, free)

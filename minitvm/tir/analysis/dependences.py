@@ -337,8 +337,9 @@ def _known_indices(block: Block) -> dict[BufferRegion, bool]:  # noqa: ARG001 (t
 
 
 def _differ(indices: Sequence[ex.Expr], domain: Mapping[ex.Var, ex.Range]) -> bool:
-    """Return whether the indices differ between any two points of the domain; this is decided with integer sets instead
-    of `detect`.
+    """Return whether the indices differ at any two different points of the domain.
+
+    This uses integer sets, which can prove cases that `detect` (iterator maps) cannot.
     """
     point = Point("elements", tuple(indices), domain, True)
     order: tuple[Any, ...] = tuple(domain)

@@ -27,8 +27,8 @@ def at_iterators(load: BufferLoad) -> bool:
 def way_back(block: Block, load: BufferLoad) -> tuple[IndexMap, tuple[Expr, ...], tuple[Expr, ...]] | str:
     """Invert the indices of a load, or return a message that says why this is not possible.
 
-    The result is a triple: the map from the indices back to the block's iterators, the box of the indices, and the
-    conditions under which some iteration reads at these indices.
+    The result is a triple: the map from the indices back to the block's iterators, the extents of the box in
+    which the indices are (it starts at 0), and the conditions under which some iteration reads at these indices.
     """
     if any(not is_const(it.dom.start, 0) for it in block.iter_vars):
         return "an iterator does not start at 0"

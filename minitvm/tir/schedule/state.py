@@ -1,4 +1,7 @@
-"""`ScheduleState`: the module during one step, as trees, with the only methods that may change it."""
+"""`ScheduleState`: the IRModule that a schedule primitive works on, with a tree of each function.
+
+Only the methods of the state may change it.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def views_on(stmt: Stmt, buffer: Buffer) -> list[Buffer]:
 
 
 def with_buffers(stmt: Stmt, moved: Mapping[Buffer, Buffer]) -> Stmt:
-    """Replace buffers by other buffers of the same shape and dtype, wherever they are used or defined."""
+    """Replace buffers with other buffers of the same shape and dtype, wherever they are used or defined."""
 
     def change(at: Node) -> Node | None:
         if isinstance(at, BufferLoad | BufferStore | BufferRegion | BufferData) and at.buffer in moved:

@@ -89,19 +89,19 @@ class EnvThread:
 
 @dataclass(frozen=True, slots=True)
 class BlockSpec:
-    """The description that `T.block("name")` returns."""
+    """The description that `T.block("name")` returns: the statements inside the `with` are the body of this block."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class InitSpec:
-    """The description that `T.init()` returns."""
+    """The description that `T.init()` returns: the statements inside the `with` are the init of the enclosing block."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetSpec:
-    """The description that `T.LetStmt(value)` returns."""
+    """The description that `T.LetStmt(value)` returns: a variable with this value, inside the `with`."""
 
     value: Expr
     var: Var | None = None

@@ -42,7 +42,9 @@ Spelling = Callable[[Any, Instruction], None] | str
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TensorIntrin:
-    """A description and an implementation under one name. `desc` and `impl` have the same parameters.
+    """A tensor intrinsic for `tensorize`: the loops that it replaces (`desc`), and what replaces them (`impl`).
+
+    Both are functions with the same parameters.
 
     A parameter of `impl` may declare its strides and offset as variables, which take the values of the actual buffer,
     or as constants, which must then match the actual buffer. If the implementation is a single instruction,

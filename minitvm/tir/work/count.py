@@ -135,8 +135,8 @@ class _Counter(Walk[PointDomain]):
     def place(
         self, tally: _Accesses, base: ex.Expr, stride: int, lanes: int, predicate: ex.Expr | None, d: PointDomain
     ) -> None:
-        """Record the elements that an access touches: a list of offsets, each of which is repeated along the free loops
-        with their strides.
+        """Add the elements that an access touches to `tally`: a list of offsets, each of which is repeated along the
+        free loops with their strides.
         """
         base = d.resolved(base)
         form = self.analyzer.affine(base)

@@ -55,7 +55,10 @@ class LoopFormula:
 
 @dataclass(frozen=True, slots=True)
 class WorkFormulas:
-    """Like `Work`, with a formula for each number. A formula that is not exact is an upper bound."""
+    """Like `Work`, with a formula in the symbolic `sizes` instead of each number.
+
+    A formula that is not exact is an upper bound.
+    """
 
     sizes: tuple[ex.Var, ...]
     operations: Mapping[str, Formula]
@@ -164,7 +167,10 @@ def footprint_formula(stmt: Stmt, around: Iterations, registers: Collection[Buff
 def _levels(
     stmt: Stmt, sizes: Mapping[ex.Var, Any], lets: dict[ex.Var, ex.Expr], depth: int, registers: Collection[Buffer]
 ) -> list[LoopFormula]:
-    """Return the loops inside a statement; the loops around each of them are at their middle iteration."""
+    """Return the loops inside a statement, each with its formulas, before the loops inside it.
+
+    The loops around each of them are at their middle iteration.
+    """
     if isinstance(stmt, LetStmt) and known_before_running(stmt.value):
         lets = {**lets, stmt.var: ex.substitute(stmt.value, lets)}
     if not isinstance(stmt, For):

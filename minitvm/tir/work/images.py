@@ -142,7 +142,7 @@ def _in_loops(access: Access, steps: Sequence[tuple[int, int]]) -> Access:
 
 @dataclass(slots=True)
 class _Side:
-    """The multiples of `step` for a variable that takes `extent` values starting at `low`."""
+    """One term of an index: the values of `step * v`, where the variable v takes `extent` values from `low` on."""
 
     step: Affine
     low: Affine
@@ -238,7 +238,10 @@ def _step(base: Affine, v: Var, runs: Iterations) -> Affine:
 
 
 class _ConstrainedSides:
-    """The variables of an access and the conditions that relate them. Simplifying them changes `sides` in place."""
+    """Simplifies an access whose variables are related by conditions: it narrows their ranges and merges variables.
+
+    This changes `sides` in place. `conditions` are the conditions that remain, and `guards` those on sizes only.
+    """
 
     def __init__(self, domain: Any, sides: dict[Var, _Side], conditions: list[Affine]) -> None:
         self.domain, self.sides = domain, sides

@@ -33,8 +33,8 @@ def _inside(loop: For) -> tuple[list[For], BlockRealize] | None:
 
 @dataclass(frozen=True)
 class Subtree:
-    """A nest of loops, the only block in it, and the block's bindings divided between these loops and the outer
-    ones.
+    """The subtree that becomes a block: a nest of loops, the only block in it, and the block's bindings divided between
+    these loops and the outer ones.
     """
 
     loops: list[For]

@@ -28,8 +28,8 @@ from ..thread_storage import sharing_threads
 
 @dataclass(frozen=True)
 class Flow:
-    """A block, its function and scope, the readers of its results (consumers), and the writers of its inputs
-    (producers).
+    """The surroundings of a block that is to be moved: its function and scope, the readers of its results (consumers),
+    and the writers of its inputs (producers).
     """
 
     tree: Tree

@@ -169,7 +169,9 @@ def _check_flow(state: ScheduleState, block: BlockRealize) -> None:
 
 
 def _with_loads(block: Block, buffer: Buffer, value: Any, analyzer: Analyzer) -> Block:
-    """Replace the loads of `buffer` in a block, and update the signatures of this block and of the blocks inside it."""
+    """Replace each load of `buffer` in a block with `value(load)`, and update the declared regions of this block and of
+    the blocks inside it.
+    """
     readers = {node.id for node in ex.find(block, Block) if buffer in block_regions.buffers_read(node)}
 
     def change(node: ex.Node) -> ex.Node | None:
@@ -194,7 +196,7 @@ def _simplified(regions: Sequence[BufferRegion], block: Block, analyzer: Analyze
 
 
 def _with_control(realize: BlockRealize, buffer: Buffer, value: Callable[[BufferLoad], ex.Expr]) -> BlockRealize:
-    """Replace the loads of `buffer` in the bindings and the predicate of a block realization."""
+    """Replace each load of `buffer` in the bindings and the predicate of a block realization with `value(load)`."""
 
     def change(node: ex.Node) -> ex.Node | None:
         return value(node) if isinstance(node, BufferLoad) and node.buffer is buffer else None
@@ -222,8 +224,8 @@ def _mentions(node: ex.Node, buffer: Buffer) -> bool:
 
 @dataclass(frozen=True)
 class Merge:
-    """A block, the producer into which it may be substituted, and the region through which the block reads the
-    producer's result.
+    """The producer into which a consumer may be substituted, and the region and the loads through which the consumer
+    reads the producer's result.
     """
 
     tree: Tree

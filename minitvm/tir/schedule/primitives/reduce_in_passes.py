@@ -24,8 +24,8 @@ from .decompose_reduction import reduction_block
 
 @dataclass(frozen=True)
 class RelativeUpdate:
-    """The loops that contain only a certain block, and either the block's update with the matching reducer, or the
-    reason why there is none.
+    """The reduction that is to be done in two passes: the loops that contain only its block, and either the block's
+    update with the matching reducer, or the reason why there is none.
     """
 
     loops: list[For]
@@ -207,7 +207,7 @@ reduce_in_passes.refuses(relative_sums, "sch.reduce_in_passes('C')", on.MATMUL)
 
 
 def _renamed(realize: BlockRealize, block: Block) -> BlockRealize:
-    """Return a block with new iterators and the bindings of an existing realization."""
+    """Return a realization of `block` with new iterators, and with the bindings and the predicate of `realize`."""
     names: dict[ex.Var, ex.Expr] = {it.var: it.var.with_name(it.var.name) for it in block.iter_vars}
     iterators = tuple(ex.replace(it, var=names[it.var]) for it in block.iter_vars)
     init = None if block.init is None else ex.substitute(block.init, names)

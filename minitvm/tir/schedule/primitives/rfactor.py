@@ -26,8 +26,8 @@ from .kinds import serial_loop
 
 @dataclass(frozen=True)
 class LoopReduction:
-    """The only block below a loop, the loops around it, and either its update with the matching reducer, or the reason
-    why there is none.
+    """The reduction that is to be split at a loop: the block below the loop, all loops around the block, and either the
+    block's update with the matching reducer, or the reason why there is none.
     """
 
     tree: Tree
@@ -466,7 +466,7 @@ def _implied(analyzer: Analyzer, conditions: Sequence[ex.Expr], goal: ex.Expr) -
 def _second_nest(
     outermost: tir.For, block: tir.BlockRealize, loops: Sequence[tir.For], loop: tir.For, second: tir.BlockRealize
 ) -> tir.Stmt:
-    """Return the old nest without the other reduction loops, in which the second block replaces the old one."""
+    """Return the old nest with the block `second` in place of `block`, and without any reduction loop except `loop`."""
     gone = {l for l in _reduction_loops(block, loops) if l is not loop}
 
     def go(stmt: tir.Stmt) -> tir.Stmt:

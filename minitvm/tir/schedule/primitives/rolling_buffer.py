@@ -409,7 +409,7 @@ rolling_buffer.refuses(inputs_stay, "sch.rolling_buffer('B', 0)", on.CHANGING_IN
 
 
 def _roll(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> None:
-    """Make a buffer circular. The program must meet the requirements of `rolling_buffer`."""
+    """Make the buffer that the block writes circular. The program must meet the requirements of `rolling_buffer`."""
     tree = state.home(block)
     scope = Scope.around(tree, block)
     region = regions_written(block.block)[write_buffer_index]

@@ -224,9 +224,10 @@ def set_scope(
         for i, j in T.grid(8, 8):
             with T.block("C"): C[vi, vj] = B_shared[vi, vj] + 1.0
 
-    For example, the threads of a block often fetch a buffer together: an inner loop is bound to the same thread axis as
-    an outer loop, and each thread runs one of its iterations. If the buffer moves to "local", each thread owns the
-    elements that it fetches. The inner loop is then removed, and each thread runs only its own iteration.
+    Moving a buffer to "local" can also remove loops. Suppose that the threads of a block fetch the buffer together: an
+    inner loop is bound to the same thread axis as an outer loop, so each thread runs one of its iterations. In "local"
+    scope each thread owns the elements that it fetches, so the inner loop is removed, and each thread runs only its own
+    iteration.
     """
     tree = state.home(block)
     buffer = buffer_written(block, buffer_index)

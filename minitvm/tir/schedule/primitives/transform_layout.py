@@ -440,7 +440,7 @@ def _statement_of(tree: Tree, home: tir.BlockRealize, inner: tir.Stmt) -> tir.St
 
 
 def _maps(buffer: tir.Buffer) -> Iterator[tuple[IndexMap, int | None]]:
-    """Yield layouts that are worth trying, each with a pad value if it leaves padding."""
+    """Yield layouts of `buffer` that are worth trying, each with a pad value or None."""
     rank = buffer.ndim
 
     def layout(function: Callable[..., Any]) -> IndexMap:

@@ -1,4 +1,4 @@
-"""skip_zero_terms: leave out the terms of a sum that are zero because of a regular pattern."""
+"""skip_zero_terms: leave out terms of a sum that are zero because a factor is nonzero only at every s-th element."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .kinds import serial_loop
 
 @dataclass(frozen=True)
 class Summed:
-    """A block below a loop, the iterator that the loop alone binds, and the term that the block adds.
+    """The sum along a loop: the block below the loop, the iterator that the loop alone binds, and the term it adds.
 
     A part is None if it could not be found.
     """
