@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import nearest
 from ...expr import DType, Var, as_expr, structural_equal
 from ...graph.nodes import CALL_TIR, MATCH_CAST, Value
 from ...tir.nodes import PrimFunc
@@ -41,6 +42,8 @@ def call_tir(
 ) -> Any:  # fmt: skip
     """A call of a loop program of the module. Before 0.12, the types are a shape and `dtype`."""
     name = func.name if isinstance(func, Global) else func
+    if isinstance(func, Global) and name not in p.functions:
+        raise p.source.error(node, f"the module has no loop program {name}; {nearest(func.name, list(p.functions))}")
     if isinstance(name, str) and name not in p.functions:
         return call_dps_packed(p, node, name, args, out_sinfo, dtype, out_ty)
     called = name if isinstance(name, PrimFunc) else p.functions[name]

@@ -294,6 +294,18 @@ def test_an_error_is_shown_at_its_place(body: str, message: str) -> None:
     assert message in str(refused.value) and "^" in str(refused.value) and "<text>:" in str(refused.value)
 
 
+def test_a_loop_program_that_the_module_lacks_is_named() -> None:
+    text = """
+@I.ir_module
+class Net:
+    @R.function
+    def main(x: R.Tensor((3, 4), "float32")):
+        return R.call_tir(Net.f, (x,), R.Tensor((3, 4), "float32"))
+"""
+    with pytest.raises(ParseError, match="the module has no loop program f; known: none"):
+        tvm.script.from_source(text)
+
+
 def test_a_loop_is_refused_when_it_is_printed() -> None:
     b = GraphBuilder()
     graph = b.build(b.loop(lambda number, x: (True, [b.op("nn.relu", x)]), [b.input("x", (2,))], limit=2)[1])
