@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import InputError
 from ...graph.nodes import Dim, Graph
 from ...importing import Frontend
 from .registry import converter
@@ -45,6 +46,9 @@ def from_tflite(
     from .importer import TFLiteImporter
     from .loading import load
 
+    for option, mapping in (("shapes", shapes), ("values", values)):
+        if not isinstance(mapping, Mapping | None):
+            raise InputError(f"{option}: wanted a dictionary with the names of inputs, found {mapping!r}")
     return TFLiteImporter(load(model), dict(shapes or {}), dict(values or {}), signature).run()
 
 

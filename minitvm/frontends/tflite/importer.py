@@ -115,6 +115,8 @@ class TFLiteImporter:
         dims = self.shapes.get(name)
         if dims is None:
             return tuple(self._dim(name, axis, None if d < 0 else d) for axis, d in enumerate(info.signature))
+        if not isinstance(dims, list | tuple):
+            raise InputError(f"shapes: input {name}: wanted a tuple of dimensions, found {dims!r}")
         if len(dims) != len(info.shape):
             raise InputError(f"input {name} has {len(info.shape)} dimensions ({list(info.shape)}), found {tuple(dims)}")
         return tuple(self._dim(name, axis, dim) for axis, dim in enumerate(dims))
@@ -125,6 +127,8 @@ class TFLiteImporter:
         if isinstance(dim, str):
             return self._symbols.setdefault(dim, SizeVar(_identifier(dim)))
         try:
+            if isinstance(dim, int) and dim < 0:
+                raise InputError(f"a negative size, {dim}")
             return as_dim(dim)
         except (TypeError, ValueError, InputError):
             found = f"wanted a size, a name or None, found {dim!r}"
@@ -205,7 +209,7 @@ def _signature(model: TFLiteModel, key: str | None) -> Signature:
             if signature.key == key:
                 return signature
         keys = [signature.key for signature in model.signatures]
-        raise InputError(f"signature={key!r}: the model has no such signature; {nearest(key, keys)}")
+        raise InputError(f"signature={key!r}: the model has no such signature; {nearest(str(key), keys)}")
     graph = model.subgraphs[0]
     for signature in model.signatures:
         if signature.subgraph == 0 and sorted(signature.inputs.values()) == sorted(graph.inputs):

@@ -113,6 +113,25 @@ def test_damaged_files(data: st.DataObject) -> None:
         assert str(error)
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"shapes": {"X": 5}}, "shapes: input X: wanted a tuple of dimensions, found 5"),
+        ({"shapes": {"X": (-1, 16, 96)}}, "shapes: input X, dimension 0: wanted a size, a name or None, found -1"),
+        ({"shapes": [(1, 16, 96)]}, "shapes: wanted a dictionary"),
+        ({"values": [1.0]}, "values: wanted a dictionary"),
+        ({"signature": 3}, "signature=3: the model has no such signature; known: serving_default"),
+    ],
+)
+def test_mistakes_of_a_caller(options: dict[str, Any], text: str) -> None:
+    content = wheels.path(SMALL).read_bytes()
+    (x,) = from_tflite(content).inputs
+    if isinstance(options.get("shapes"), dict):
+        options = {"shapes": {x.name: options["shapes"]["X"]}}
+    with pytest.raises(InputError, match=re.escape(text.replace("input X", f"input {x.name}"))):
+        from_tflite(content, **options)
+
+
 def test_options_that_cannot_be_read() -> None:
     """The names of variables are read before the operators are converted."""
     content = wheels.path(STREAMING).read_bytes()
