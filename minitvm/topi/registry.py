@@ -32,9 +32,9 @@ import numpy as np
 
 from ..backend import own
 from ..errors import InputError, MinitvmError, UnsupportedOperator, nearest
-from ..expr import DType, IntImm, as_expr
+from ..expr import DType, Expr, IntImm, as_expr
 from ..te.nodes import PlaceholderOp, Tensor
-from .shapes import Dim, assuming, simple
+from .shapes import Dim, assuming, is_assuming, simple
 from .spelling import Aten, Onnx
 
 TensorType = tuple[tuple[Dim, ...], DType]
@@ -134,19 +134,22 @@ class Operator:
     def output_types(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[TensorType]:
         """Return the shape and dtype of each output, given the types of the inputs. Errors name the operator.
 
-        Results for static shapes are cached, because a network contains the same operators many times, and each pass
-        needs the types.
+        Results are cached, because a network contains the same operators many times, and each pass needs the types.
+        Sizes are the same if they are the same node. Where relations between sizes are assumed (`assuming`), a result
+        for symbolic sizes is computed anew, because it lists these relations.
         """
-        key = self._question(inputs, attrs)
+        static = self._question(inputs, attrs)
+        key = static or (None if is_assuming() else self._question(inputs, attrs, symbolic=True))
         if key is None:
             return self._output_types(inputs, attrs)
-        if key not in _TYPES:
-            if len(_TYPES) >= _REMEMBERED:
-                _TYPES.clear()
-            types = self._output_types(inputs, attrs)
-            _require_arrays(self.name, types)
-            _TYPES[key] = types
-        return list(_TYPES[key])
+
+        def types() -> list[TensorType]:
+            computed = self._output_types(inputs, attrs)
+            if static is not None:
+                _require_arrays(self.name, computed)
+            return computed
+
+        return list(_cached(_TYPES, key, types, inputs, attrs))
 
     def relations(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[tuple[Dim, Dim]]:
         """Return the relations that must hold between symbolic sizes of inputs and attributes.
@@ -156,15 +159,24 @@ class Operator:
         """
         if self._question(inputs, attrs) is not None:
             return []
-        with assuming() as assumed:
-            self.to_te([_placeholder(k, t) for k, t in enumerate(inputs)], attrs)
-        return assumed
 
-    def _question(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> Hashable | None:
-        """Return the cache key for the result of `output_types`, or None for arguments with variables or arrays."""
+        def pairs() -> list[tuple[Dim, Dim]]:
+            with assuming() as assumed:
+                self.to_te([_placeholder(k, t) for k, t in enumerate(inputs)], attrs)
+            return assumed
+
+        key = self._question(inputs, attrs, symbolic=True)
+        return pairs() if key is None else list(_cached(_RELATIONS, key, pairs, inputs, attrs))
+
+    def _question(
+        self, inputs: Sequence[TensorType], attrs: Mapping[str, Any], *, symbolic: bool = False
+    ) -> Hashable | None:
+        """Return the cache key for the result of `output_types`, or None for arguments with arrays, or with sizes that
+        are not constant. With `symbolic`, such sizes are allowed.
+        """
         try:
-            shapes = tuple((_remembered(shape), str(dtype)) for shape, dtype in inputs)
-            return self.compute, self.infer, shapes, _remembered(dict(attrs))
+            shapes = tuple((_remembered(shape, symbolic), str(dtype)) for shape, dtype in inputs)
+            return self.compute, self.infer, shapes, _remembered(dict(attrs), symbolic)
         except TypeError:
             return None
 
@@ -188,8 +200,21 @@ OPERATORS: dict[str, Operator] = {}
 Language = Literal["onnx", "aten"]
 _NAMED: dict[tuple[Language, str], list[str]] = {}  # our names for a name elsewhere; the last one counts
 
-_TYPES: dict[Hashable, list[TensorType]] = {}
+# Answers by question, each with the arguments of the question: keys contain the `id` of symbolic sizes.
+_TYPES: dict[Hashable, tuple[list[TensorType], Any]] = {}
+_RELATIONS: dict[Hashable, tuple[list[tuple[Dim, Dim]], Any]] = {}
 _REMEMBERED = 4096
+
+
+def _cached(answers: dict[Hashable, tuple[list[Any], Any]], key: Hashable, answer: Callable[[], list[Any]],
+            inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[Any]:  # fmt: skip
+    """Return the answer to a question, which is computed the first time."""
+    if key not in answers:
+        computed = answer()
+        if len(answers) >= _REMEMBERED:
+            answers.clear()
+        answers[key] = computed, (tuple(inputs), dict(attrs))
+    return answers[key][0]
 
 
 def _require_arrays(name: str, types: Sequence[TensorType]) -> None:
@@ -200,14 +225,16 @@ def _require_arrays(name: str, types: Sequence[TensorType]) -> None:
             raise InputError(f"{name}: the result {dtype}{list(shape)} is larger than any array")
 
 
-def _remembered(value: Any) -> Hashable:
-    """Return a hashable key for plain data. Values of different types, such as 1 and 1.0, have different keys. Raises
-    `TypeError` for anything else.
+def _remembered(value: Any, symbolic: bool = False) -> Hashable:
+    """Return a hashable key for plain data. Values of different types, such as 1 and 1.0, have different keys. With
+    `symbolic`, the key of an expression is its identity. Raises `TypeError` for anything else.
     """
     if isinstance(value, dict):
-        return tuple((name, _remembered(item)) for name, item in value.items())
+        return tuple((name, _remembered(item, symbolic)) for name, item in value.items())
     if isinstance(value, tuple | list):
-        return type(value), tuple(map(_remembered, value))
+        return type(value), tuple(_remembered(item, symbolic) for item in value)
+    if symbolic and isinstance(value, Expr):
+        return Expr, id(value)
     if value is None or isinstance(value, bool | int | float | str):
         return type(value), repr(value)
     raise TypeError(value)

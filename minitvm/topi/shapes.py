@@ -75,6 +75,11 @@ def assuming() -> Iterator[list[tuple[Dim, Dim]]]:
         _ASSUMED.reset(token)
 
 
+def is_assuming() -> bool:
+    """Return whether relations between sizes are assumed here."""
+    return _ASSUMED.get() is not None
+
+
 def is_condition(dim: Dim) -> bool:
     """Return whether the first element of a pair from `assuming` is a condition."""
     return isinstance(dim, ex.Expr) and dim.dtype.is_bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 from minitvm import te, topi
 from minitvm.errors import InputError, TypeMismatch
@@ -20,9 +20,10 @@ from .graphs import by_te
 @given(graphs(largest=2, moves=tuple(INDEXING), symbolic=False, empty=False))
 @settings(max_examples=40)
 def test_indices_of_any_width_reach_the_whole_axis(drawn: RandomGraph) -> None:
-    wanted = interpreter.run(drawn.graph, drawn.inputs)
-    for a, b in zip(wanted, by_te(drawn.graph, drawn.inputs), strict=True):
-        np.testing.assert_array_equal(a, b)
+    assume(not any(item.bound_sizes() for item in drawn.graph.nodes))  # te has no sizes that data decide
+    results = interpreter.run(drawn.graph, drawn.inputs), by_te(drawn.graph, drawn.inputs)
+    for a, b, tolerance in zip(*results, drawn.tolerances, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("op", ["mean", "nn.avg_pool2d", "nn.global_avg_pool"])
