@@ -72,7 +72,7 @@ class _Shared:
 
 # Its CPU kernels compute all other types in one of these, for example int64 as int32. They saturate sums of 8 bits,
 # which wrap in our graphs.
-_OWN_TYPES = frozenset(("float32", "float16", "int32", "bool"))
+_OWN_TYPES = frozenset(("float32", "float16"))
 
 
 def supports(item: OpNode) -> str:
