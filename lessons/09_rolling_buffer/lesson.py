@@ -126,7 +126,7 @@ class Ledger(ledger.LessonLedger):
 
 
 def counts(func: PrimFunc) -> Ledger:
-    """What the kernel of a schedule costs, after a check that its result is still the same."""
+    """Return the costs of a schedule's kernel, after a check that its result is still the same."""
     kernel = minitvm.lower(func, stop_at="kernel")[func.name]
     assert reference.check(smooth(N), kernel, modes=("exact", "shadow"))
     counted = Ledger()

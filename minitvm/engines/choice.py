@@ -120,9 +120,9 @@ def chosen(
     candidates: list[Nodes] = []
     competing = measured and not forced
     for engine in engines:
-        found = survey(graph, engine, () if competing else candidates)
-        refused[engine.name] = dict(found.refused)
-        candidates += found.regions
+        surveyed = survey(graph, engine, () if competing else candidates)
+        refused[engine.name] = dict(surveyed.refused)
+        candidates += surveyed.regions
     arrays = graph.arrays()
     choices: list[tuple[Nodes, OpNode, Choice]] = []
     for region in candidates:

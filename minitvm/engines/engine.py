@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError, nearest, report
+from ..errors import InputError, missing_extra, nearest, report
 from ..executable import TensorSpec
 from ..graph.pattern import ValuePattern
 
@@ -126,6 +127,17 @@ def _of_others() -> dict[str, Engine]:
         except Exception as error:
             raise InputError(f"the engine {entry.value} of {ENTRY_POINTS} cannot be imported: {error}") from error
     return engines
+
+
+def needs(*packages: str) -> Callable[[], str]:
+    """Return a function that returns why some packages cannot be used, or ""."""
+
+    @functools.cache
+    def missing() -> str:
+        absent = next((name for name in packages if importlib.util.find_spec(name) is None), None)
+        return "" if absent is None else str(missing_extra(absent, "engines"))
+
+    return missing
 
 
 def names() -> list[str]:

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import base64
-import functools
-import importlib.util
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from ..errors import missing_extra
 from ..graph.nodes import Graph, OpNode, Value
 from .engine import Translation
 
 _FEW_BYTES = 1024  # a smaller constant is a part of the model's text
-
-
-def needs(*packages: str) -> Callable[[], str]:
-    """Return a function that returns why some packages cannot be used, or ""."""
-
-    @functools.cache
-    def missing() -> str:
-        absent = next((name for name in packages if importlib.util.find_spec(name) is None), None)
-        return "" if absent is None else str(missing_extra(absent, "engines"))
-
-    return missing
 
 
 def translate(graph: Graph) -> Translation:

@@ -155,14 +155,14 @@ def test_squeezenet_is_one_region() -> None:
 
 def test_another_processor_gets_a_plan_of_its_own() -> None:
     """If ncnn allocates other blocks than in the stored plan, the session plans again, in memory of its own."""
-    from minitvm.engines.ncnn.memory import Plan
+    from minitvm.engines.ncnn.memory import BlockPlan
     from minitvm.engines.ncnn.session import Session
     from minitvm.engines.ncnn.writer import network_of
 
     b = GraphBuilder("net")
     graph = b.build(b.op("nn.conv2d", b.input("x", (1, 4, 6, 6)), weights(0, 8, 4, 3, 3), padding=1))
     constants = {c.value.name: c.data for c in graph.constants}
-    session = Session(network_of(graph), constants, 1, Plan((64,), (0,), 64, (0,)), (4,))
+    session = Session(network_of(graph), constants, 1, BlockPlan((64,), (0,), 64, (0,)), (4,))
     assert session.own is not None
     x, y = weights(1, 1, 4, 6, 6), np.empty((1, 8, 6, 6), np.float32)
     session([x], [y], None)

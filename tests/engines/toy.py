@@ -18,7 +18,7 @@ from minitvm.reference import graph as interpreter
 
 @dataclass
 class Toy:
-    """What the engine was called with, and how it behaves. `supports` decides which operators it takes."""
+    """Records the calls of the engine, and decides how it behaves. `supports` decides which operators it takes."""
 
     name: str = "toy"
     supports: Callable[[OpNode], str] = lambda item: ""

@@ -75,7 +75,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
 
 
 def test_modules_can_share_states(executable: Executable) -> None:
-    """What a run of one module leaves, the other reads; also after both have run on memory of their own."""
+    """A module reads the states that a run of the other leaves; also after both have run on memory of their own."""
     one, other = GraphModule(executable), GraphModule(executable)
     one(**row(3, 1))
     other(**row(5, 4))

@@ -19,8 +19,7 @@ import numpy as np
 
 from ...graph.nodes import Graph, OpNode
 from ...graph.pattern import constant, op, value
-from ..engine import Engine, Prepared, Region, Translation
-from ..onnx_text import needs
+from ..engine import Engine, Prepared, Region, Translation, needs
 
 
 def supports(item: OpNode) -> str:
@@ -46,21 +45,23 @@ def translate(graph: Graph) -> Translation:
 
 def prepare(region: Region, constants: Mapping[str, np.ndarray[Any, Any]], threads: int) -> Prepared:
     """Load the network of a region."""
-    from .memory import Plan
-    from .network import Network
+    from .memory import BlockPlan
+    from .network import NcnnNetwork
     from .session import Session
 
     body = json.loads(region.code)
-    plan = Plan.of_json(body["plan"])
-    return Session(Network.of_json(body["network"]), constants, threads, plan, region.rooms)
+    plan = BlockPlan.of_json(body["plan"])
+    return Session(NcnnNetwork.of_json(body["network"]), constants, threads, plan, region.rooms)
 
 
 __all__ = ["ENGINE"]
 
-_OTHERS = (
-    "nn.max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool", "nn.relu", "nn.leaky_relu", "clip", "sigmoid", "tanh",
-    "add", "subtract", "multiply", "concatenate", "nn.softmax", "reshape", "nn.batch_flatten", "squeeze", "expand_dims",
-)  # fmt: skip
-_PATTERNS = (op(("nn.conv2d", "nn.dense", "nn.bias_add"), value(), constant()), op(_OTHERS, others=value()))
+# Their second operand must be a constant, because it is in the weights of ncnn's network. `supports` decides about the
+# other operators by the layers that ncnn has.
+_WEIGHTED = ("nn.conv2d", "nn.dense", "nn.bias_add")
+_PATTERNS = (
+    op(_WEIGHTED, value(), constant()),
+    op((), others=value(), when=lambda item: item.op not in _WEIGHTED),
+)
 
 ENGINE = Engine("ncnn", prepare, _PATTERNS, supports, translate, needs("ncnn"))

@@ -26,7 +26,7 @@ COUNT_BYTES = 4  # behind the data of a block
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BlockPlan:
     """The size and the offset of each allocation of a run, in order, and the size of the workspace.
 
     `outputs` are the numbers of the allocations that hold the network's outputs; -1 for one that shares its block.
@@ -41,8 +41,8 @@ class Plan:
         return asdict(self)
 
     @staticmethod
-    def of_json(body: Mapping[str, Any]) -> Plan:
-        return Plan(tuple(body["sizes"]), tuple(body["offsets"]), body["size"], tuple(body["outputs"]))
+    def of_json(body: Mapping[str, Any]) -> BlockPlan:
+        return BlockPlan(tuple(body["sizes"]), tuple(body["offsets"]), body["size"], tuple(body["outputs"]))
 
 
 @functools.cache
@@ -77,8 +77,8 @@ def library() -> ModuleType:
 
 
 @functools.cache
-def classes() -> tuple[Any, Any]:
-    """Return the classes `Recorder` and `Replayer`. ncnn is imported when they are first needed."""
+def recorder_class() -> Any:
+    """Return the class `Recorder`. ncnn, which has its base class, is imported when it is first needed."""
     ncnn: Any = library()
 
     class Recorder(ncnn.UnlockedPoolAllocator):
@@ -108,7 +108,7 @@ def classes() -> tuple[Any, Any]:
                 self.died[number] = self.time
             self.time += 1
 
-        def plan(self, outputs: list[int]) -> Plan:
+        def plan(self, outputs: list[int]) -> BlockPlan:
             """Return the plan of what was recorded. `outputs` are the addresses of the results."""
             from ...link.plan_memory import Lifetime, plan_memory
 
@@ -118,7 +118,15 @@ def classes() -> tuple[Any, Any]:
             plan = plan_memory(lives, ALIGNMENT)
             numbers = tuple(self.number_at.get(place, -1) for place in outputs)
             places = tuple(int(offset) for offset in plan.offsets)  # type: ignore[arg-type]
-            return Plan(tuple(self.sizes), places, int(plan.size), numbers)  # type: ignore[arg-type]
+            return BlockPlan(tuple(self.sizes), places, int(plan.size), numbers)  # type: ignore[arg-type]
+
+    return Recorder
+
+
+@functools.cache
+def replayer_class() -> Any:
+    """Return the class `Replayer`."""
+    ncnn: Any = library()
 
     class Replayer(ncnn.UnlockedPoolAllocator):
         """Gives each allocation of a run its place in a workspace.
@@ -127,7 +135,7 @@ def classes() -> tuple[Any, Any]:
         plan, `strayed` becomes True, and the blocks from there on have memory of their own.
         """
 
-        def __init__(self, plan: Plan) -> None:
+        def __init__(self, plan: BlockPlan) -> None:
             super().__init__()
             self.plan = plan
             self.begin(0, {})
@@ -148,4 +156,4 @@ def classes() -> tuple[Any, Any]:
         def fastFree(self, capsule: Any) -> None:
             """Blocks are not freed: the plan knows their lifetimes."""
 
-    return Recorder, Replayer
+    return Replayer

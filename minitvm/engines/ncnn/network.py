@@ -12,7 +12,7 @@ _TAG = b"\0\0\0\0"  # before weights in float32
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NcnnNetwork:
     """`weights` are the names of constants, each with whether a tag comes before it. `inputs` and `outputs` are the
     names of values in ncnn, each with its shape there.
 
@@ -29,10 +29,10 @@ class Network:
         return asdict(self)
 
     @staticmethod
-    def of_json(body: Mapping[str, Any]) -> Network:
+    def of_json(body: Mapping[str, Any]) -> NcnnNetwork:
         inputs, outputs = (tuple((name, tuple(shape)) for name, shape in body[key]) for key in ("inputs", "outputs"))
         weights = tuple((name, bool(tag)) for name, tag in body["weights"])
-        return Network(body["text"], weights, inputs, outputs, bool(body["light"]))
+        return NcnnNetwork(body["text"], weights, inputs, outputs, bool(body["light"]))
 
     def bytes(self, constants: Mapping[str, np.ndarray]) -> list[Any]:
         """Return the contents of ncnn's file of weights (.bin), in pieces."""

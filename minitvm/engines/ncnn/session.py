@@ -11,11 +11,11 @@ import numpy as np
 
 from ...executable.alignment import address, aligned_empty
 from ..engine import Arrays
-from .memory import COUNT_BYTES, Plan, classes, library, pointer
-from .network import Network
+from .memory import COUNT_BYTES, BlockPlan, library, pointer, recorder_class, replayer_class
+from .network import NcnnNetwork
 
 
-def loaded(network: Network, constants: Mapping[str, np.ndarray[Any, Any]], threads: int) -> Any:
+def loaded(network: NcnnNetwork, constants: Mapping[str, np.ndarray[Any, Any]], threads: int) -> Any:
     """Return ncnn's object for a network. Raises `ValueError` if ncnn does not accept it."""
     ncnn: Any = library()
 
@@ -51,20 +51,19 @@ def loaded(network: Network, constants: Mapping[str, np.ndarray[Any, Any]], thre
     return net
 
 
-def recorded(network: Network, constants: Mapping[str, np.ndarray[Any, Any]], threads: int) -> Plan:
+def recorded(network: NcnnNetwork, constants: Mapping[str, np.ndarray[Any, Any]], threads: int) -> BlockPlan:
     """Return the plan of a network's allocations."""
     allocator, outputs = dry_run(network, loaded(network, constants, threads))
-    plan: Plan = allocator.plan(outputs)
+    plan: BlockPlan = allocator.plan(outputs)
     return plan
 
 
-def dry_run(network: Network, net: Any) -> tuple[Any, list[int]]:
+def dry_run(network: NcnnNetwork, net: Any) -> tuple[Any, list[int]]:
     """Run a network on zeros; return the allocator that recorded its blocks, and the addresses of the results."""
     ncnn = library()
     arrays = [np.zeros(shape, np.float32) for _, shape in network.inputs]
     mats = [ncnn.Mat(array) if _is_dense(array.shape) else _padded(array.shape) for array in arrays]
-    recorder, _ = classes()
-    allocator = recorder()
+    allocator = recorder_class()()
     results, extractor = _extracted(network, net, mats, allocator)
     outputs = [address(np.array(mat, copy=False)) for mat in results]
     # ncnn's objects must die before the allocator that owns their memory.
@@ -72,7 +71,7 @@ def dry_run(network: Network, net: Any) -> tuple[Any, list[int]]:
     return allocator, outputs
 
 
-def _extracted(network: Network, net: Any, mats: Sequence[Any], allocator: Any) -> tuple[list[Any], Any]:
+def _extracted(network: NcnnNetwork, net: Any, mats: Sequence[Any], allocator: Any) -> tuple[list[Any], Any]:
     """Run a network; return the results, and the object that computed them."""
     ncnn = library()
     extractor = net.create_extractor()
@@ -112,7 +111,7 @@ class Session:
     """
 
     def __init__(
-        self, network: Network, constants: Mapping[str, np.ndarray[Any, Any]], threads: int, plan: Plan,
+        self, network: NcnnNetwork, constants: Mapping[str, np.ndarray[Any, Any]], threads: int, plan: BlockPlan,
         rooms: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self.network, self.copies = network, 0
@@ -122,8 +121,7 @@ class Session:
         follows = tuple(recorder.sizes) == plan.sizes
         self.plan = plan if follows else recorder.plan(outputs)
         self.own = None if follows else aligned_empty(self.plan.size)
-        _, replayer = classes()
-        self.allocator = replayer(self.plan)
+        self.allocator = replayer_class()(self.plan)
         self.direct = [
             room >= COUNT_BYTES and number >= 0 and self.plan.sizes[number] == 4 * math.prod(shape) + COUNT_BYTES
             for (_, shape), number, room in zip(

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...graph.nodes import Graph, OpNode, Value
 from .layers import LAYERS, Layer, extents, reshape
-from .network import Network
+from .network import NcnnNetwork
 
 _MAGIC = 7767517
 _LARGEST = 3.4028234e38  # a float32 below its maximum, so that the parser does not round it to infinity
@@ -19,14 +19,14 @@ _LARGEST = 3.4028234e38  # a float32 below its maximum, so that the parser does 
 _IN_PLACE = frozenset({"ReLU", "Clip", "Sigmoid", "TanH", "Softmax", "BinaryOp"})
 
 
-def network_of(graph: Graph) -> Network:
+def network_of(graph: Graph) -> NcnnNetwork:
     """Return a region, whose constants are in the graph, as a network. Raises `Refused` for an operator that has no
     layer.
     """
-    return _Writer(graph).network()
+    return _NetworkWriter(graph).network()
 
 
-class _Writer:
+class _NetworkWriter:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.constants = {c.value: c.value.name for c in graph.constants}
@@ -38,7 +38,7 @@ class _Writer:
         self.done: set[OpNode] = set()
         self.light = True
 
-    def network(self) -> Network:
+    def network(self) -> NcnnNetwork:
         graph = self.graph
         inputs = []
         for value in graph.inputs:
@@ -51,7 +51,7 @@ class _Writer:
                 self.write(item)
         outputs = [(self.free[value].pop(), extents(value.shape)) for value in graph.outputs]
         text = "\n".join([str(_MAGIC), f"{len(self.lines)} {self.blobs}", *self.lines, ""])
-        return Network(text, tuple(self.weights), tuple(inputs), tuple(outputs), self.light)
+        return NcnnNetwork(text, tuple(self.weights), tuple(inputs), tuple(outputs), self.light)
 
     def blob(self) -> str:
         self.blobs += 1

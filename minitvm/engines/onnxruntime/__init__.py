@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...executable.alignment import address
-from ..engine import Arrays, Engine, Prepared, Region
-from ..onnx_text import model_of, needs, probed, translate
+from ..engine import Arrays, Engine, Prepared, Region, needs
+from ..onnx_text import model_of, probed, translate
 
 _ERRORS_ONLY = 4  # a severity: warnings about the models of single operators are of no interest
 

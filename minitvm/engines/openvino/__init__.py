@@ -11,8 +11,8 @@ import numpy as np
 
 from ...executable.alignment import address
 from ...graph.nodes import OpNode
-from ..engine import Arrays, Engine, Prepared, Region
-from ..onnx_text import complete, needs, probed, translate
+from ..engine import Arrays, Engine, Prepared, Region, needs
+from ..onnx_text import complete, probed, translate
 
 
 @functools.cache

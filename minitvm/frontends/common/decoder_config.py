@@ -57,7 +57,7 @@ class DecoderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderOptions:
-    """What one program of a decoder computes.
+    """Options of one program of a decoder.
 
     It reads `tokens` int32 [batch, length] and `positions` int32 [batch], the place of each row's first token. With
     `bytes`, products with weights in blocks round their data to bytes; otherwise these weights become floats. The

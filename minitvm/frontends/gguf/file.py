@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ModelError, UnsupportedOperator
-from .formats import FORMATS, Format, format_name
+from .formats import FORMATS, StoredFormat, format_name
 
 _MOST_DIMS = 4
 _STRING, _ARRAY = 8, 9
@@ -35,7 +35,7 @@ class StoredTensor:
 
     name: str
     shape: tuple[int, ...]
-    format: Format
+    format: StoredFormat
     data: np.ndarray
 
 
@@ -69,10 +69,10 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if data[:4] != b"GGUF":
         raise ModelError(f"{place} is not a GGUF model: it begins with {data[:4]!r}, wanted b'GGUF'")
-    return _Reader(place, data).file()
+    return _GgufReader(place, data).file()
 
 
-class _Reader:
+class _GgufReader:
     """Reads one value after the other."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
@@ -95,7 +95,7 @@ class _Reader:
             if name in metadata:
                 self.damaged("the name occurs twice")
             metadata[name] = self.value(self.number("I"))
-        infos: dict[str, tuple[tuple[int, ...], Format, int]] = {}
+        infos: dict[str, tuple[tuple[int, ...], StoredFormat, int]] = {}
         for number in range(tensor_count):
             self.part = f"tensor {number + 1} of {tensor_count}"
             name = self.string()
@@ -153,7 +153,7 @@ class _Reader:
             self.damaged(f"found a list of {count} texts, for which the file is too short")
         return [self.string() for _ in range(count)]
 
-    def info(self) -> tuple[tuple[int, ...], Format, int]:
+    def info(self) -> tuple[tuple[int, ...], StoredFormat, int]:
         """Return the shape, the format and the offset of the next tensor."""
         count = self.number("I")
         if not 1 <= count <= _MOST_DIMS:
@@ -168,7 +168,7 @@ class _Reader:
         return shape, FORMATS[kind], offset
 
     def tensor(
-        self, name: str, begin: int, alignment: int, shape: tuple[int, ...], form: Format, offset: int
+        self, name: str, begin: int, alignment: int, shape: tuple[int, ...], form: StoredFormat, offset: int
     ) -> StoredTensor:
         self.part = f"the tensor {name!r}"
         if 0 in shape or shape[-1] % form.size:

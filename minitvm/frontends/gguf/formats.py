@@ -18,7 +18,7 @@ _SUPER = 256  # numbers in a block of the formats _K, which have sub-blocks with
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class StoredFormat:
     """A format of GGUF. A block of `size` numbers has `nbytes` bytes.
 
     `unpack(blocks)` takes uint8 [columns, blocks, nbytes] and returns `BlockWeights`. Its blocks may be the sub-blocks
@@ -114,17 +114,17 @@ def _q6_k(blocks: np.ndarray) -> BlockWeights:
 
 # By the numbers of ggml's types.
 FORMATS = {
-    0: Format("F32", 1, 4, dtype="float32"),
-    1: Format("F16", 1, 2, dtype="float16"),
-    2: Format("Q4_0", 32, 18, _q4_0),
-    3: Format("Q4_1", 32, 20, _q4_1),
-    6: Format("Q5_0", 32, 22, _q5_0),
-    7: Format("Q5_1", 32, 24, _q5_1),
-    8: Format("Q8_0", 32, 34, _q8_0),
-    12: Format("Q4_K", _SUPER, 144, _q4_k),
-    13: Format("Q5_K", _SUPER, 176, _q5_k),
-    14: Format("Q6_K", _SUPER, 210, _q6_k),
-    30: Format("BF16", 1, 2, dtype="bfloat16"),
+    0: StoredFormat("F32", 1, 4, dtype="float32"),
+    1: StoredFormat("F16", 1, 2, dtype="float16"),
+    2: StoredFormat("Q4_0", 32, 18, _q4_0),
+    3: StoredFormat("Q4_1", 32, 20, _q4_1),
+    6: StoredFormat("Q5_0", 32, 22, _q5_0),
+    7: StoredFormat("Q5_1", 32, 24, _q5_1),
+    8: StoredFormat("Q8_0", 32, 34, _q8_0),
+    12: StoredFormat("Q4_K", _SUPER, 144, _q4_k),
+    13: StoredFormat("Q5_K", _SUPER, 176, _q5_k),
+    14: StoredFormat("Q6_K", _SUPER, 210, _q6_k),
+    30: StoredFormat("BF16", 1, 2, dtype="bfloat16"),
 }
 
 # Formats that are refused by name.

@@ -1,4 +1,4 @@
-"""What is refused, and how: other files, damaged ones, unknown names and operators."""
+"""Refusals and their texts: other files, damaged ones, unknown names and operators."""
 
 from __future__ import annotations
 
