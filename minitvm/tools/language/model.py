@@ -63,14 +63,11 @@ class LanguageModel:
         Raises `InputError` if the text is empty, or longer than the context.
         """
         text = list(text)
-        check_tokens(text, self.vocabulary)
         if not text:
             raise InputError("a text has at least one token")
+        same = self._cached_length(text)
+        check_tokens(text[same:], self.vocabulary)
         self.require_room(text)
-        same = next(
-            (k for k, (a, b) in enumerate(zip(self.tokens, text, strict=False)) if a != b),
-            min(len(self.tokens), len(text)),
-        )
         at = min(same, len(text) - 1)  # the last token is computed in any case, as its logits are wanted
         self.tokens = text[:at]
         while at < len(text):
@@ -81,6 +78,15 @@ class LanguageModel:
             self.tokens = text[:at]
         result: np.ndarray = rows[0]
         return result
+
+    def _cached_length(self, text: list[int]) -> int:
+        """Return how many tokens at the beginning of a text the caches hold. While a model generates, these are all but
+        the last one, so this case is found without a loop in Python.
+        """
+        cached = len(self.tokens)
+        if text[:cached] == self.tokens:
+            return cached
+        return next((k for k, (a, b) in enumerate(zip(self.tokens, text, strict=False)) if a != b), len(text))
 
     def require_room(self, text: Sequence[int]) -> None:
         """Raise `InputError` if a text is longer than the context."""
