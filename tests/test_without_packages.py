@@ -64,6 +64,7 @@ COMPILED = {
     "23": "times a module of an open dimension",
     "30": "runs the operators of a network that stay on the host",
     "32": "measures what a model predicts",
+    "37": "runs a language model",
 }
 CHECKED_BY_KERNELS = {"04"}  # its exercise is an operator, and the check compiles a model with it
 MISSING = "llvmlite is not installed, and it is needed to prepare"
