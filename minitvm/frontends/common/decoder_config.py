@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...errors import InputError, ModelError, UnsupportedOperator, nearest
+from ...errors import InputError, ModelError, UnsupportedOperator
 from ...expr import Expr, SizeVar
 from ...free_memory import require_memory
 from ...graph.nodes import Dim
@@ -141,7 +141,7 @@ class Entries:
         if architecture not in ARCHITECTURES:
             raise UnsupportedOperator(
                 f"{self.source}: the architecture {architecture!r} is not supported\n"
-                f"  wanted: one of {', '.join(ARCHITECTURES)}; {nearest(architecture, list(ARCHITECTURES))}"
+                f"  wanted: one of {', '.join(ARCHITECTURES)}"
             )
         return architecture
 

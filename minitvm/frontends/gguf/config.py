@@ -43,10 +43,14 @@ def config_of(file: GgufFile, context: int | None = None) -> DecoderConfig:
 
 
 def _rope_scale(entries: Entries) -> float:
-    kind = entries.value("rope.scaling.type", str, "none")
+    """Return the factor of all positions. A file without a type scales linearly, and old files have another name of
+    the divisor (llama.cpp's rules).
+    """
+    kind = entries.value("rope.scaling.type", str, "linear")
     if kind not in ("none", "linear"):
         entries.refuse("rope.scaling.type", f"positions scaled as {kind!r}")
-    return 1.0 if kind == "none" else 1.0 / entries.positive("rope.scaling.factor", 1.0)
+    divisor = entries.positive("rope.scaling.factor", entries.positive("rope.scale_linear", 1.0))
+    return 1.0 if kind == "none" else 1.0 / divisor
 
 
 def _rope_factors(file: GgufFile, rotated: int) -> np.ndarray | None:

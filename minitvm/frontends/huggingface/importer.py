@@ -28,8 +28,15 @@ _NAMES_IN_LAYER = {
     "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
 }  # fmt: skip
 _COMPUTED = "rotary_emb.inv_freq"  # a table that old files contain
-# Activations, and the operators that the architectures have for them.
+# Activations, and the operators that the architectures have for them. Files of Gemma name the one with tanh "gelu".
 _ACTIVATIONS = {"silu": "nn.silu", "gelu": "nn.gelu", "gelu_pytorch_tanh": "nn.gelu"}
+# Entries that some architectures have by default; the other defaults are those of Llama.
+_DEFAULTS = {
+    "gemma": {"hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": True},
+    "mistral": {"sliding_window": 4096},
+    "qwen2": {"use_sliding_window": False},
+    "qwen3": {"use_sliding_window": False},
+}
 
 
 def import_folder(
@@ -38,8 +45,12 @@ def import_folder(
     """Return the graph of a folder; see `from_huggingface`."""
     place = Path(folder)
     place = place.parent if place.name == "config.json" else place
-    entries = Entries(str(place / "config.json"), _table(place / "config.json"))
+    table = _table(place / "config.json")
+    entries = Entries(str(place / "config.json"), table)
     architecture = entries.known_architecture(entries.value("model_type", str))
+    entries = Entries(entries.source, {**_DEFAULTS.get(architecture, {}), **table})
+    if entries.value("quantization_config", dict, {}):
+        entries.refuse("quantization_config", "a model with quantised weights")
     stored = _all_arrays(place).items()
     arrays = {_name(place, name): array for name, array in stored if not name.endswith(_COMPUTED)}
     config = _config(entries, architecture, max_length)
