@@ -31,7 +31,7 @@ _COMPUTED = "rotary_emb.inv_freq"  # a table that old files contain
 # Activations, and the operators that the architectures have for them. Files of Gemma name the one with tanh "gelu".
 _ACTIVATIONS = {"silu": "nn.silu", "gelu": "nn.gelu", "gelu_pytorch_tanh": "nn.gelu"}
 # Entries that some architectures have by default; the other defaults are those of Llama.
-_DEFAULTS = {
+_DEFAULTS: dict[str, dict[str, Any]] = {
     "gemma": {"hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": True},
     "mistral": {"sliding_window": 4096},
     "qwen2": {"use_sliding_window": False},
