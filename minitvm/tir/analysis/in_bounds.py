@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from ... import expr as ex
-from ...arith import Analyzer
+from ...arith import Analyzer, fold
 from ...arith.affine import Affine, structural_key
 from ...expr import walk
 from ...expr.visitor import accessed, handed_out, variables
@@ -22,6 +22,7 @@ from .. import nodes as tir
 from ..assumptions import is_assumption
 from ..conditions import is_const
 from .invariants import Invariant, Refuted, invariants
+from .widened import compared, widened
 
 _LARGEST = 60  # nodes of a stored value that is remembered
 
@@ -347,7 +348,10 @@ class _Walk:
         if isinstance(e, ex.Let):
             self.env[e.var] = self.resolve(e.value)
             return self.resolve(e.body)
-        return ex.map_children(e, self.resolve)
+        resolved = ex.map_children(e, self.resolve)
+        if isinstance(resolved, ex.Cast):
+            return fold.cast(resolved)
+        return compared(resolved) if isinstance(resolved, ex.CompareOp) else resolved
 
     def keeps(self, buffer: tir.Buffer, value: ex.Expr) -> None:
         """For each end of a buffer's invariant, record how many guesses have to be dropped because the stored value is
@@ -459,7 +463,8 @@ class _Walk:
             and 0 <= index.value < dim.value
         ):
             return
-        wide = "int64" if index.dtype.bits > 32 or dim.dtype.bits > 32 or index.dtype.kind == "uint" else "int32"
+        index, dim = widened(index), widened(dim)
+        wide = "int64" if index.dtype.bits > 32 or dim.dtype.bits > 32 else "int32"
         index, dim = index.astype(wide), dim.astype(wide)
         last = index if count is None else index + count.astype(wide) - ex.const(1, wide)
         if count is None and isinstance(dim, ex.IntImm) and self.fits(index, dim.value):

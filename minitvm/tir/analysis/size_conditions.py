@@ -122,7 +122,7 @@ class _Sizes:
 
     def of(self, e: ex.Expr) -> _Ends:
         if variables(e) <= self.sizes and not accessed(e):
-            value = self.simple(self.exact(e))
+            value = self.simple(self.exact(e).astype(self.dtype))
             return value, value
         if isinstance(e, ex.Var):
             return self.of_variable(e)
