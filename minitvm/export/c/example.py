@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, MinitvmError, report
-from ...executable import Executable, Input, ScalarSpec, evaluate
+from ...executable import Executable, ScalarSpec, evaluate
 from ...expr import Var
-from ...runtime.random_arrays import random_array
+from ...runtime.random_arrays import bounds_of, random_array
 from .interface import Interface
 
 Array = np.ndarray[Any, Any]
@@ -109,10 +109,4 @@ def _random(x: Executable, number: int, sizes: Mapping[Var, int]) -> Array:
     """Return a random array for an input, with integers within the bounds of the input."""
     spec = x.inputs[number]
     shape = () if isinstance(spec, ScalarSpec) else tuple(int(evaluate(d, sizes)) for d in spec.shape)
-    low, high = 0, 7
-    for bound in x.bounds:
-        if bound.place == Input(number):
-            least, most = int(evaluate(bound.low, sizes)), int(evaluate(bound.high, sizes))
-            low, high = max(low, least), min(high, most)
-            low, high = (low, high) if low <= high else (least, most)
-    return random_array(np.random.default_rng([0, number]), shape, spec.dtype, low, high)
+    return random_array(np.random.default_rng([0, number]), shape, spec.dtype, bounds_of(x, number, sizes))

@@ -45,7 +45,7 @@ def read(options: argparse.Namespace) -> tuple[Graph, dict[str, np.ndarray]]:
         opt.check_inputs(graph, given)
     else:
         opt.fixed_shapes(graph)
-    inputs = opt.random_inputs(graph.inputs) if given is None else given
+    inputs = opt.random_inputs(graph, graph.inputs) if given is None else given
     return quantised(graph, inputs), inputs
 
 

@@ -109,7 +109,7 @@ def check_model(graph: Graph, target: Target, seed: int, report: Report, engines
     from ...reference.formulas import without_numpy
     from ...reference.judging.conditioning import determined_outputs
 
-    inputs = opt.random_inputs(graph.inputs, seed)
+    inputs = opt.random_inputs(graph, graph.inputs, seed)
     start = time.perf_counter()
     # A softmax that saturates is 0 and 1 even for wrong logits, so the logits are compared too.
     logits = softmax_inputs(graph)

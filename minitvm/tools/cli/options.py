@@ -262,10 +262,13 @@ def natural(text: str) -> int:
     return int(text)
 
 
-def random_inputs(specs: Sequence[Any], seed: int = 0) -> dict[str, np.ndarray]:
-    """Seeded inputs for (name, shape, dtype) specifications: normal floats, small integers."""
+def random_inputs(graph: Graph, values: Sequence[Any], seed: int = 0) -> dict[str, np.ndarray]:
+    """Seeded arrays for some inputs of a graph: normal floats, and small integers that the graph accepts."""
+    from ...link.bounds import input_bounds
+
     generator = np.random.default_rng(seed)
-    return {spec.name: random_array(generator, [int(size) for size in spec.shape], spec.dtype) for spec in specs}
+    bounds = {bound.name: (int(bound.low), int(bound.high)) for bound in input_bounds(graph)}
+    return {v.name: random_array(generator, [int(n) for n in v.shape], v.dtype, bounds.get(v.name)) for v in values}
 
 
 def describe(arrays: Mapping[str, np.ndarray]) -> str:

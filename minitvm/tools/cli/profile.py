@@ -89,7 +89,7 @@ def model(options: argparse.Namespace, arrays: Mapping[str, np.ndarray] | None) 
         opt.fixed_shapes(graph)
     else:
         opt.check_inputs(graph, arrays)
-    inputs = opt.random_inputs(opt.arguments(graph)) if arrays is None else arrays
+    inputs = opt.random_inputs(graph, opt.arguments(graph)) if arrays is None else arrays
     with progress() as report:
         engines = opt.engines(options)
         return build(graph, target=target, threads=options.threads, progress=report, engines=engines), inputs
@@ -107,4 +107,4 @@ def artifact(options: argparse.Namespace, arrays: Mapping[str, np.ndarray] | Non
     if not hasattr(module, "profile"):
         raise InputError(f"{options.model} is a tir function; profiles are of models")
     shapes = opt.sizes(opt.parse_shapes(options.shape))
-    return module, random_inputs(module.executable.inputs, shapes) if arrays is None else arrays
+    return module, random_inputs(module.executable, shapes) if arrays is None else arrays

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     graph = opt.read_graph(options.model, options.shape, arrays_read)
     if arrays_read is None:
         opt.fixed_shapes(graph)
-        inputs = opt.random_inputs(opt.arguments(graph))
+        inputs = opt.random_inputs(graph, opt.arguments(graph))
     else:
         opt.check_inputs(graph, arrays_read)
         inputs = arrays_read

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ...errors import InputError, nearest
-from ...executable import Input, ScalarSpec, TensorSpec
-from ...runtime.random_arrays import random_array
+from ...executable import Executable, Input, ScalarSpec, TensorSpec
+from ...runtime.random_arrays import bounds_of, random_array
 from . import options as opt
 from .progress import progress
 from .run import output_path, save
@@ -39,11 +39,7 @@ def run(options: argparse.Namespace) -> int:
         compiling = lambda done, total, name: report("compiling for this machine", done, total)  # noqa: E731
         module = load(options.model, options.threads, trust=options.trust, key=options.key, progress=compiling)
     loaded = time.perf_counter() - start
-    inputs = (
-        random_inputs(module.executable.inputs, opt.sizes(opt.parse_shapes(options.shape)))
-        if arrays is None
-        else arrays
-    )
+    inputs = random_inputs(module.executable, opt.sizes(opt.parse_shapes(options.shape))) if arrays is None else arrays
     reset = getattr(module, "reset", None)  # a tir function has no states
     outputs, times = timed(lambda: outputs_of(module, inputs), reset)
     print(f"loaded in {loaded:.2f} s, {times} on {module.threads} threads")
@@ -53,24 +49,28 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def random_inputs(
-    specs: Sequence[TensorSpec | ScalarSpec], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, np.ndarray]:
-    """Seeded inputs; `shapes` are the shapes of inputs with open dimensions."""
+def random_inputs(executable: Executable, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Seeded inputs that the program accepts; `shapes` are the shapes of inputs with open dimensions."""
+    from ...runtime.shapes import bind_dims
+
+    names = [spec.name for spec in executable.inputs]
     for name in shapes:
-        if name not in [spec.name for spec in specs]:
-            raise InputError(f"--shape: there is no input {name}; {nearest(name, [spec.name for spec in specs])}")
+        if name not in names:
+            raise InputError(f"--shape: there is no input {name}; {nearest(name, names)}")
+    tensors = []
+    for spec in executable.inputs:
+        if isinstance(spec, TensorSpec):
+            shape = shapes.get(spec.name, spec.shape)
+            if not all(isinstance(size, int) for size in shape):
+                raise opt.open_dimensions(spec.name, spec.shape)
+            tensors.append((spec, tuple(int(size) for size in shape)))  # type: ignore[arg-type]
+    sizes = bind_dims(executable.name, tensors) if executable.bounds else {}
+    fixed = {spec.name: shape for spec, shape in tensors}
     generator = np.random.default_rng(0)
-    arrays = {}
-    for spec in specs:
-        if isinstance(spec, ScalarSpec):
-            arrays[spec.name] = random_array(generator, (), spec.dtype)
-            continue
-        shape = shapes.get(spec.name, spec.shape)
-        if not all(isinstance(size, int) for size in shape):
-            raise opt.open_dimensions(spec.name, spec.shape)
-        arrays[spec.name] = random_array(generator, [int(size) for size in shape], spec.dtype)  # type: ignore[arg-type]
-    return arrays
+    return {
+        spec.name: random_array(generator, fixed.get(spec.name, ()), spec.dtype, bounds_of(executable, number, sizes))
+        for number, spec in enumerate(executable.inputs)
+    }
 
 
 def outputs_of(module: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
