@@ -155,5 +155,10 @@ def find(name: str) -> Engine:
         if name in engines:
             return engines[name]
     if name not in _of_others():
+        several = [part.strip() for part in name.split(",")]
+        if len(several) > 1 or name == AUTO:
+            options = " ".join(f"--engine {part}" for part in several)
+            tries = ['engines="auto" alone'] if AUTO in several else [f"engines={several}", options]
+            raise InputError(report("engines", wanted="the name of one engine", found=repr(name), tries=tries))
         raise InputError(f"no engine {name}; {nearest(name, names())}")
     return _of_others()[name]

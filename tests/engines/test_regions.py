@@ -153,6 +153,19 @@ def test_an_engine_that_is_missing_leaves_the_network_to_us() -> None:
             minitvm.build(network(), engines="tony")
 
 
+def test_several_engines_are_a_list() -> None:
+    head = r"engines\n  wanted: the name of one engine\n  found:  "
+    with pytest.raises(InputError) as error:
+        minitvm.build(network(), engines="ncnn, openvino")
+    assert str(error.value) == (
+        "engines\n  wanted: the name of one engine\n  found:  'ncnn, openvino'\n"
+        "  try:    engines=['ncnn', 'openvino']\n          --engine ncnn --engine openvino"
+    )
+    for engines in ("auto,ncnn", ["auto"]):
+        with pytest.raises(InputError, match=rf'{head}{"".join(engines)!r}\n  try:    engines="auto" alone'):
+            minitvm.build(network(), engines=engines)
+
+
 def test_an_error_in_missing_is_a_reason_and_engines_have_names() -> None:
     def missing() -> str:
         raise OSError("a library is damaged")
