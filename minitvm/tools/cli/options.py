@@ -264,10 +264,13 @@ def natural(text: str) -> int:
 
 def random_inputs(graph: Graph, values: Sequence[Any], seed: int = 0) -> dict[str, np.ndarray]:
     """Seeded arrays for some inputs of a graph: normal floats, and small integers that the graph accepts."""
+    from ...executable import evaluate
     from ...link.bounds import input_bounds
 
     generator = np.random.default_rng(seed)
-    bounds = {bound.name: (int(bound.low), int(bound.high)) for bound in input_bounds(graph)}
+    bounds = {
+        bound.name: (int(evaluate(bound.low, {})), int(evaluate(bound.high, {}))) for bound in input_bounds(graph)
+    }
     return {v.name: random_array(generator, [int(n) for n in v.shape], v.dtype, bounds.get(v.name)) for v in values}
 
 
