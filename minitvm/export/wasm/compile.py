@@ -21,8 +21,7 @@ from .shared_kernels import SYMBOL, share
 _ISA = find_isa("wasm")
 # Beyond those of the target: conversions of large floats to integers that do not trap, and extensions of signs.
 _FEATURES = f"{_ISA.attributes},+nontrapping-fptoint,+sign-ext,+mutable-globals"
-# Functions of the C library that JavaScript provides: sines of very large numbers, and remainders of long divisions.
-HOST_FUNCTIONS = ("sin", "sinf", "cos", "cosf", "tan", "tanf", "fmod", "fmodf")
+HOST_FUNCTIONS = ("fmod", "fmodf")  # those of the C library that JavaScript provides: remainders of long divisions
 
 _WHOLE = "threaded_kernel"  # a kernel with the arguments `thread` and `threads`
 _ALONE = f"""

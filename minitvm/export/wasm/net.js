@@ -153,10 +153,7 @@ class Net {
     } catch {
       throw new NetError(`the engine has no memory for this network: ${end} bytes`);
     }
-    const host = {
-      sin: Math.sin, sinf: Math.sin, cos: Math.cos, cosf: Math.cos, tan: Math.tan, tanf: Math.tan,
-      fmod: (a, b) => a % b, fmodf: (a, b) => a % b,
-    };
+    const host = { fmod: (a, b) => a % b, fmodf: (a, b) => a % b };
     const pointer = new WebAssembly.Global({ value: "i32", mutable: true }, top);
     const imports = { env: { ...host, __linear_memory: net.#memory, __stack_pointer: pointer } };
     try {

@@ -1,7 +1,7 @@
 """Link the object code of kernels into one image that runs at any address, when an artifact is exported.
 
 Kernels are compiled as position-independent code for the large code model. Code addresses its constants relative to the
-global offset table (GOT), which also holds the addresses of external functions (`memset`, `sinf`). So loading an image
+global offset table (GOT), which also holds the addresses of external functions (`memset`, `fmod`). So loading an image
 needs no relocation; `image` only fills the GOT, without LLVM. See System V ABI, AMD64 supplement, section 4.4.
 """
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from .float_formats import fma, format_of, horner, libm, where
+from .float_formats import fma, format_of, has_device_library, horner, libm, where
 from .lanes import F32, F64, I32, I64, Value
+from .large_angles import HALF_PI, reduced_if_large
 
 # sin r = r + r^3 p(r^2) and cos r = 1 - r^2/2 + r^4 q(r^2) on |r| <= pi/4
 _SIN_F32 = (-0.1666666716337204, 0.008333329111337662, -0.00019839320157188922, 2.7181924906471977e-06)
@@ -19,23 +20,22 @@ _COS_F64 = (
     0.0416666666666666, -0.001388888888887411, 2.4801587289474785e-05, -2.7557314350514985e-07, 2.0875723066135513e-09,
     -1.1359638918943074e-11,
 )  # fmt: skip
-_HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)  # their sum
-_FAR = 2.0**30  # a larger argument is not reduced here
+_FAR = 2.0**30  # a larger argument is reduced with integers
 
 
 def sin(x: Value) -> Value:
     """Return the sine, within 2 ulp."""
-    return _odd(x, _reduced_if_near(x, "sin", _wave))
+    return _odd(x, _periodic(x, "sin", _wave))
 
 
 def cos(x: Value) -> Value:
     """Return the cosine, within 2 ulp."""
-    return _reduced_if_near(x, "cos", lambda r, quarter: _wave(r, quarter + 1))
+    return _periodic(x, "cos", lambda r, quarter: _wave(r, quarter + 1))
 
 
 def tan(x: Value) -> Value:
     """Return the tangent, within 3 ulp."""
-    return _odd(x, _reduced_if_near(x, "tan", _slope))
+    return _odd(x, _periodic(x, "tan", _slope))
 
 
 def _odd(x: Value, result: Value) -> Value:
@@ -43,13 +43,20 @@ def _odd(x: Value, result: Value) -> Value:
     return where(x == 0.0, x, result)
 
 
-def _reduced_if_near(x: Value, name: str, near: Callable[[Value, Value], Value]) -> Value:
-    """Return `near(reduced argument, quarter)`. Lanes with a large argument call the function `name` of libm
-    instead.
+def _periodic(x: Value, name: str, wave: Callable[[Value, Value], Value]) -> Value:
+    """Return `wave(reduced argument, quarter)`, and NaN for an infinity.
+
+    Lanes with a large argument get it in a branch that is rarely taken, on a GPU from the function `name` of its
+    library.
     """
-    far = x.intrinsic("fabs") > _FAR
-    result = near(*_reduced(x))
-    return result.unless_rare(far, lambda: libm(name)(x))
+    magnitude = x.intrinsic("fabs")
+
+    def far() -> Value:
+        if has_device_library(x):
+            return libm(name)(x)
+        return where(magnitude == math.inf, math.nan, wave(*reduced_if_large(x)))
+
+    return wave(*_reduced(x)).unless_rare(magnitude > _FAR, far)
 
 
 def _reduced(x: Value) -> tuple[Value, Value]:
@@ -60,11 +67,11 @@ def _reduced(x: Value) -> tuple[Value, Value]:
     n = rounded - bits
     # The first step is exact: both are multiples of the last place of pi/2, and so is their difference, which is
     # below 2. The others round the result only. In float32 two steps are exact enough for every n that occurs.
-    r = fma(n, -_HALF_PI[1], fma(n, -_HALF_PI[0], wide))
+    r = fma(n, -HALF_PI[1], fma(n, -HALF_PI[0], wide))
     quarter = rounded.bitcast(I64)
     if x.element is F32:
         return r.cast(F32), quarter.cast(I32)
-    return fma(n, -_HALF_PI[2], r), quarter
+    return fma(n, -HALF_PI[2], r), quarter
 
 
 def _sine_and_cosine(r: Value) -> tuple[Value, Value]:
@@ -104,7 +111,7 @@ _ASIN_F64 = (
     0.01735159534605102, 0.013981022172266409, 0.01139725598024462, 0.010789547870336775, 0.0036713024432220988,
     0.021792797684048095, -0.021119719065427162, 0.032703994407141425,
 )  # fmt: skip
-_PI_2 = {True: (1.5707963705062866, -4.371139000186243e-08), False: _HALF_PI[:2]}  # pi/2 in two parts
+_PI_2 = {True: (1.5707963705062866, -4.371139000186243e-08), False: HALF_PI[:2]}  # pi/2 in two parts
 
 
 def _arcsine_parts(x: Value) -> tuple[Value, Value, Value]:

@@ -130,16 +130,38 @@ def test_error(kernel: Any, name: str, element: str) -> None:
     check(name, found, exact_of(name, x), ULPS[name])
 
 
+def near_multiples(element: str) -> Any:
+    """Numbers next to multiples of pi/2, where argument reduction cancels most, for each exponent from 0 on.
+
+    They are best approximations: a number m 2^e is near n pi/2 if m/n is a convergent of pi / 2^(e+1). Those of
+    16367173 * 2^72 and 6381956970095103 * 2^797 are the nearest of all in float32 and float64 (Muller).
+    """
+    dtype = FORMATS[element][0]
+    info = np.finfo(dtype)
+    numbers: list[float] = [float(np.pi / 2 * n) for n in (1, 2, 3, 11, 355, 710, 103993, 10**8, 5 * 10**8)]
+    with mpmath.workdps(700):
+        for exponent in range(-info.nmant, info.maxexp - info.nmant):
+            rest, before, m = mpmath.pi / mpmath.mpf(2) ** (exponent + 1), 0, 1
+            while m < 2 << info.nmant:  # convergents of the continued fraction
+                if m >= 1 << info.nmant:  # the others occur with another exponent
+                    numbers.append(float(mpmath.ldexp(m, exponent)))
+                before, m = m, int(rest) * m + before
+                rest = 1 / (rest - int(rest))
+    x = np.array(numbers, WIDE).astype(dtype)
+    x = x[np.abs(x) >= 1]
+    assert dtype(16367173 * 2**72 if element == "f32" else 6381956970095103 * 2.0**797) in x
+    return np.resize(np.concatenate([x, -x]), -(-2 * len(x) // 16) * 16)
+
+
+@pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
-def test_nearest_to_a_multiple_of_half_pi(kernel: Any, name: str) -> None:
-    # The float64 numbers that are nearest to multiples of pi/2, where argument reduction cancels most.
-    with mpmath.workdps(60):
-        multiples = [mpmath.pi / 2 * n for n in (1, 2, 3, 11, 355, 710, 103993, 6381956970095103 * 2, 10**8, 5 * 10**8)]
-        x = np.resize(np.array([float(m) for m in multiples]), 16)
+def test_nearest_to_a_multiple_of_half_pi(kernel: Any, name: str, element: str) -> None:
+    x = near_multiples(element)
+    with mpmath.workdps(400):
         exact = np.array([WIDE(mpmath.nstr(getattr(mpmath, name)(mpmath.mpf(float(v))), 25)) for v in x])
-    found = np.empty_like(x)
-    kernel(vector_kernel(name, "f64"))(x, found, 16)
-    assert ulps(found, exact).max() <= ULPS[name]
+    actual = np.empty_like(x)
+    kernel(vector_kernel(name, element))(x, actual, len(x))
+    assert ulps(actual, exact).max() <= ULPS[name]
 
 
 @pytest.mark.parametrize("element", FORMATS)
