@@ -1,9 +1,9 @@
-"""Bounds on the elements of an input that gives a position to write to, so that the position always exists.
+"""Bounds on the elements of an input that gives a place in a cache, so that the place always exists.
 
 For example, `nn.cache_update` writes at a position, and is not defined for a position outside of the cache. If the
-position is an input of the graph or a state, or such a value plus constants and numbers of iterations, the executable
-contains the bound: a run with a position outside is refused before it changes anything. For an update in the body of a
-loop, the bound assumes that the loop runs as many iterations as it may have.
+position (or the slot) is an input of the graph or a state, or such a value plus constants and numbers of iterations,
+the executable contains the bound: a run with a position outside is refused before it changes anything. For an update in
+the body of a loop, the bound assumes that the loop runs as many iterations as it may have.
 """
 
 from __future__ import annotations
@@ -54,25 +54,31 @@ def _all(graph: Graph) -> Iterator[InputBounds]:
     sizes = {v for value in graph.inputs for d in value.shape for v in free_vars(as_expr(d))}
     for scope in _scopes(graph, _GraphScope({}, {}, {}, {})):
         for node in scope.nodes:
-            if node.op == "nn.cache_update" and node.attrs["mode"] == "linear":
-                cache, new, position = node.inputs
-                axis = node.attrs["axis"] % cache.ndim
-                rows, written = cache.shape[axis], new.shape[axis]
-            elif node.op == "nn.cached_attention":
-                new, cache, _, position = node.inputs
-                rows, written = cache.shape[2], new.shape[2]
-            else:
-                continue
-            source = scope.source(position)
-            if source is None:
-                continue
-            value, least, most = source
-            if value in inputs:
-                verb = "writes" if node.op == "nn.cache_update" else "is for"
-                where = f"{node.output.name} {verb} {written} of {rows} places of {cache.name}"
-                high = _simple(Sub, _simple(Sub, rows, written), most)
+            for index, last, what in _indices(node):
+                source = scope.source(index)
+                if source is None or source[0] not in inputs:
+                    continue
+                value, least, most = source
+                high = _simple(Sub, last, most)
                 if {v for e in (least, high) for v in free_vars(as_expr(e))} <= sizes:
-                    yield InputBounds(value.name, _simple(Sub, 0, least), high, where)
+                    yield InputBounds(value.name, _simple(Sub, 0, least), high, f"{node.output.name} {what}")
+
+
+def _indices(node: Any) -> Iterator[tuple[Any, Dim, str]]:
+    """Yield the inputs of an operator whose elements must be from 0 to a last index: (input, last, the reason)."""
+    if node.op == "nn.cache_update":
+        cache, new, position, *slots = node.inputs
+        axis, verb = node.attrs["axis"] % cache.ndim, "writes"
+    elif node.op == "nn.cached_attention":
+        new, cache, _, position, *slots = node.inputs
+        axis, verb = 2, "is for"
+    else:
+        return
+    rows, written = cache.shape[axis], new.shape[axis]
+    if node.attrs.get("mode", "linear") == "linear":
+        yield position, _simple(Sub, rows, written), f"{verb} {written} of {rows} places of {cache.name}"
+    for slot in slots:
+        yield slot, _simple(Sub, cache.shape[0], 1), f"uses one of {cache.shape[0]} entries of {cache.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,10 @@ A cache [batch, heads, places, width] has a place for each token of a text, up t
 rows of new tokens, `cached_attention` lets each new token see all places up to its own. A tensor gives the
 positions, so one program decodes every token, and the cost of a token grows only with the number of places before it.
 
+By default, row b of a batch uses entry b of the cache. With the further input `slots` [batch], it uses entry slots[b].
+For example, a server keeps the keys of 8 conversations in a cache [8, ..], and a batch has a row for each conversation
+that is computing: three rows with the slots 0, 5 and 6.
+
     for group of heads that share keys:
         for place j up to the position:   scores[head, j] = q[head] . key[j]            a key is read once for all heads
         weights = exp(scores - their maximum)
@@ -23,11 +27,11 @@ from ..te import Tensor
 from ..tir import nodes as tir
 from ..tir.annotations import LANES
 from ..tir.nodes import Buffer, BufferStore, For, ForKind, If, PrimFunc
-from .cached_blocks import attention_of_blocks
+from .cached_blocks import CacheEntries, attention_of_blocks
 from .indices import check_index
 from .lines import updated
 from .registry import register
-from .shapes import agree, axis_of, constant, dims
+from .shapes import Dim, agree, axis_of, constant, dims
 
 _LANES = 16  # the weights of this many places are one vector
 _MANY = 8  # queries
@@ -35,50 +39,68 @@ _REGISTERS = 16  # vectors of results that are in registers at a time
 
 
 @register("nn.cache_update", updates=True)
-def cache_update(data: Tensor, update: Tensor, position: Tensor, *, axis: int = -2, mode: str = "linear") -> Tensor:
+def cache_update(
+    data: Tensor, update: Tensor, position: Tensor, slots: Tensor | None = None, *, axis: int = -2,
+    mode: str = "linear",
+) -> Tensor:  # fmt: skip
     """Return `data` with the rows of `update` written into it.
 
     For each index b of the first axis, the rows go to positions position[b], position[b] + 1, ... along `axis`. In the
     mode "circular", positions beyond the end wrap around to the beginning. In the mode "linear", the result is
     undefined if the update does not fit; compiled code skips the rows that do not fit. The operator corresponds to
     TensorScatter in ONNX, and to a batched dynamic_update_slice in JAX.
+
+    With `slots`, integers [batch], update[b] goes to data[slots[b]], for b in order; the result is undefined if `data`
+    has no such entry.
     """
-    check_index("cache_update", position)
     at = axis_of(axis, data.ndim)
     if mode not in ("linear", "circular"):
         raise InputError(f"cache_update: mode is linear or circular, found {mode!r}")
     if at == 0:
         raise InputError("cache_update: the axis cannot be the first one, which the positions run along")
     alike = update.ndim == data.ndim and all(
-        agree(a, b) for k, (a, b) in enumerate(zip(dims(data), dims(update), strict=False)) if k != at
+        agree(a, b)
+        for k, (a, b) in enumerate(zip(dims(data), dims(update), strict=False))
+        if k != at and not (k == 0 and slots is not None)
     )
-    if not alike or update.dtype != data.dtype or position.ndim != 1 or not agree(dims(position)[0], dims(data)[0]):
+    if not alike or update.dtype != data.dtype:
         raise TypeMismatch(f"cache_update: {update} at {position} does not fit {data}")
-    places, news, old = (Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate((position, update, data)))
-    y = Buffer("y", data.shape, data.dtype)
+    _check_batch("cache_update", dims(update)[0], position, slots)
+    given = [position, *([] if slots is None else [slots]), update, data]
+    buffers = [Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate(given)]
+    places, news, y = buffers[0], buffers[-2], Buffer("y", data.shape, data.dtype)
     j = Var("j", update.shape[at].dtype)
-    axes = [(Var(f"v{k}", d.dtype), d) for k, d in enumerate(data.shape) if k != at]
-    outer = tuple(v for v, _ in axes)
-    first = places[outer[:1]].astype("int64")
+    axes = [(Var(f"v{k}", d.dtype), d) for k, d in enumerate(update.shape) if k != at]
+    batch, *inner = [v for v, _ in axes]
+    slot = batch if slots is None else buffers[1][(batch,)].astype("int64")
     rows = as_expr(data.shape[at]).astype("int64")
-    place = first + j.astype("int64")
+    place = places[(batch,)].astype("int64") + j.astype("int64")
     place = place % rows if mode == "circular" else place
-    store = BufferStore(y, news[(*outer[:at], j, *outer[at:])], (*outer[:at], place, *outer[at:]))
-    inside = te.all(place >= const(0, "int64"), place < rows)
-    loop = For(j, const(0, j.dtype), update.shape[at], ForKind.SERIAL, If(inside, store))
-    return updated("cache_update", (position, update, data), (places, news, old, y), axes, loop)
+    source, target = ((e, *inner[: at - 1], n, *inner[at - 1 :]) for e, n in ((batch, j), (slot, place)))
+    inside = [place >= const(0, "int64"), place < rows]
+    if slots is not None:
+        inside += [slot >= const(0, "int64"), slot < as_expr(data.shape[0]).astype("int64")]
+    store = If(te.all(*inside), BufferStore(y, news[source], target))
+    loop = For(j, const(0, j.dtype), update.shape[at], ForKind.SERIAL, store)
+    if slots is not None:
+        # The loop over the batch is serial and inside of the others, because two rows may write the same place.
+        (_, extent), *axes = axes
+        loop = For(batch, const(0, batch.dtype), extent, ForKind.SERIAL, loop)
+    return updated("cache_update", given, [*buffers, y], axes, loop)
 
 
 @register("nn.cached_attention")
-def cached_attention(query: Tensor, key: Tensor, value: Tensor, position: Tensor, *, scale: float) -> Tensor:
+def cached_attention(
+    query: Tensor, key: Tensor, value: Tensor, position: Tensor, slots: Tensor | None = None, *, scale: float
+) -> Tensor:
     """Return softmax(scale * query key') value, where query i of row b sees positions 0 to position[b] + i of the
     cache.
 
     `query` is [batch, heads, queries, width], `key` and `value` are [batch, groups, places, width]; heads / groups
     consecutive heads share a group. The result is [batch, heads, queries, width of value]. Positions that no query sees
-    are not read. Vaswani et al. 2017; grouped heads: Ainslie et al. 2023.
+    are not read. With `slots`, integers [batch], row b sees key[slots[b]] and value[slots[b]]; the result is undefined
+    if there is no such entry. Vaswani et al. 2017; grouped heads: Ainslie et al. 2023.
     """
-    check_index("cached_attention", position)
     for tensor in (query, key, value):
         if tensor.ndim != 4 or tensor.dtype != query.dtype or not tensor.dtype.is_float:
             raise TypeMismatch(f"cached_attention: wanted floats of one dtype and four dimensions, found {tensor}")
@@ -86,19 +108,32 @@ def cached_attention(query: Tensor, key: Tensor, value: Tensor, position: Tensor
     groups, places, depth = dims(key)[1], dims(key)[2], dims(value)[3]
     numbers = [constant(d, "cached_attention: heads, places and widths") for d in (heads, width, groups, places, depth)]
     fits = all(agree(a, b) for a, b in zip(dims(key)[:3], dims(value)[:3], strict=True))
-    fits = fits and agree(dims(key)[0], batch) and agree(dims(key)[3], width) and position.ndim == 1
-    if not fits or not agree(dims(position)[0], batch) or numbers[2] == 0 or numbers[0] % numbers[2]:
+    fits = fits and (slots is not None or agree(dims(key)[0], batch)) and agree(dims(key)[3], width)
+    if not fits or numbers[2] == 0 or numbers[0] % numbers[2]:
         raise TypeMismatch(f"cached_attention: {query}, {key}, {value} and {position} do not fit")
+    _check_batch("cached_attention", batch, position, slots)
     if 0 in numbers:
         raise InputError("cached_attention: an axis has no elements")
-    several, single = (write(query, str(position.dtype), numbers, scale) for write in (attention_of_blocks, _attention))
+    cache = CacheEntries(key.shape[0], str(position.dtype), None if slots is None else str(slots.dtype))
+    several, single = (cache.func(write(query, cache, numbers, scale)) for write in (attention_of_blocks, _attention))
     queries = query.shape[2]
     if isinstance(queries, IntImm):
         func = several if queries.value >= _MANY else single
     else:
         func = _by_number(queries, single, several)
-    result: Tensor = te.extern_primfunc([query, key, value, position], func)
+    given = [query, key, value, position, *([] if slots is None else [slots])]
+    result: Tensor = te.extern_primfunc(given, func)
     return result
+
+
+def _check_batch(op: str, batch: Dim, position: Tensor, slots: Tensor | None) -> None:
+    """Raise `TypeMismatch` unless `position` and `slots` hold an integer for each row of the batch."""
+    for tensor in (position, slots):
+        if tensor is None:
+            continue
+        check_index(op, tensor)
+        if tensor.ndim != 1 or not agree(dims(tensor)[0], batch):
+            raise TypeMismatch(f"{op}: {tensor} does not fit a batch of {batch}")
 
 
 def _by_number(queries: Expr, few: PrimFunc, many: PrimFunc) -> PrimFunc:
@@ -123,15 +158,16 @@ def _by_number(queries: Expr, few: PrimFunc, many: PrimFunc) -> PrimFunc:
     return many.with_body(replace(realize, block=replace(realize.block, body=tir.Seq.of(*loops))))
 
 
-def _attention(query: Tensor, index: str, numbers: list[int], scale: float) -> Any:
+def _attention(query: Tensor, cache: CacheEntries, numbers: list[int], scale: float) -> Any:
     """Return a loop program whose block computes the attention of one query for one group of heads.
 
-    `numbers` are heads, width, groups, places and width of values; `index` is the dtype of positions.
+    `numbers` are heads, width, groups, places and width of values.
     """
     from ..tir.script import builtins as T
 
     heads, W, G, N, V = numbers
-    B, S = query.shape[0], query.shape[2]
+    B, S, E = query.shape[0], query.shape[2], cache.entries
+    index, slot_index, entry = cache.index, cache.slot_index, cache.entry
     R = heads // G
     L = _LANES
     padded = -(-N // L) * L
@@ -143,8 +179,8 @@ def _attention(query: Tensor, index: str, numbers: list[int], scale: float) -> A
 
     @T.prim_func
     def cached_attention(
-        q: T.Buffer((B, heads, S, W), dtype), k: T.Buffer((B, G, N, W), dtype), v: T.Buffer((B, G, N, V), dtype),
-        position: T.Buffer((B,), index), y: T.Buffer((B, heads, S, V), dtype),
+        q: T.Buffer((B, heads, S, W), dtype), k: T.Buffer((E, G, N, W), dtype), v: T.Buffer((E, G, N, V), dtype),
+        position: T.Buffer((B,), index), slots: T.Buffer((B,), slot_index), y: T.Buffer((B, heads, S, V), dtype),
     ) -> None:  # fmt: skip
         for t in T.parallel(B * G * S):
             with T.block("attend"):
@@ -159,6 +195,7 @@ def _attention(query: Tensor, index: str, numbers: list[int], scale: float) -> A
                 peak = T.alloc_buffer((R,), dtype)
                 total = T.alloc_buffer((R,), dtype)
                 acc = T.alloc_buffer((tile, V), dtype, scope="local")
+                slot = entry(slots[vb], vb)
                 seen = T.min(T.max(T.cast(position[vb], "int64") + T.cast(vs + 1, "int64"), T.int64(1)), T.int64(N))
                 chunks = (seen + T.int64(L - 1)) // T.int64(L)
                 for r in range(R):
@@ -172,7 +209,7 @@ def _attention(query: Tensor, index: str, numbers: list[int], scale: float) -> A
                                 vr, vc = T.axis.remap("SR", [r, c])
                                 with T.init():
                                     dot[vr] = T.cast(0.0, dtype)
-                                dot[vr] = dot[vr] + q[vb, vg * R + vr, vs, vc] * k[vb, vg, vj, vc]
+                                dot[vr] = dot[vr] + q[vb, vg * R + vr, vs, vc] * k[slot, vg, vj, vc]
                     for r in T.unroll(R):
                         scores[r, j] = dot[r] * T.cast(scale, dtype)
                 for r in range(R):
@@ -203,7 +240,7 @@ def _attention(query: Tensor, index: str, numbers: list[int], scale: float) -> A
                     for j in range(seen):
                         for r in T.unroll(tile):
                             for e in T.vectorized(V):
-                                acc[r, e] = acc[r, e] + scores[o * tile + r, j] * v[vb, vg, j, e]
+                                acc[r, e] = acc[r, e] + scores[o * tile + r, j] * v[slot, vg, j, e]
                     for r in T.unroll(tile):
                         for e in T.vectorized(V):
                             y[vb, vg * R + o * tile + r, vs, e] = acc[r, e] / total[o * tile + r]

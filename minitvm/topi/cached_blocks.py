@@ -16,24 +16,55 @@ is summed across a vector. With one query, 15 of 16 lanes would be idle; `cached
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from ..expr import Expr
 from ..te import Tensor
+from ..tir.nodes import PrimFunc
+from .indices import nearest
 
 LANES = 16  # queries
 _CHUNK = 128  # places
 _REGISTERS = 12  # vectors of sums that are in registers at a time
 
 
-def attention_of_blocks(query: Tensor, index: str, numbers: list[int], scale: float) -> Any:
+@dataclass(frozen=True, slots=True)
+class CacheEntries:
+    """Which of the `entries` of a cache each row of a batch uses: entry slots[b], or entry b if there are no slots.
+
+    `index` is the dtype of positions. `slot_dtype` is that of the slots, or None.
+    """
+
+    entries: Expr
+    index: str
+    slot_dtype: str | None
+
+    @property
+    def slot_index(self) -> str:
+        return self.slot_dtype or self.index
+
+    def entry(self, slot: Expr, row: Expr) -> Expr:
+        """Return the entry of a row. It is inside of the cache for all data."""
+        return row if self.slot_dtype is None else nearest(slot, self.entries)
+
+    def func(self, func: PrimFunc) -> PrimFunc:
+        """Return a loop program without its parameter `slots` if there are no slots, since nothing reads it then."""
+        if self.slot_dtype is not None:
+            return func
+        return PrimFunc(tuple(p for p in func.params if p.name != "slots"), func.body, func.attrs)
+
+
+def attention_of_blocks(query: Tensor, cache: CacheEntries, numbers: list[int], scale: float) -> Any:
     """Return a loop program whose block computes the attention of 16 queries for one group of heads.
 
-    `numbers` are heads, width, groups, places and width of values; `index` is the dtype of positions.
+    `numbers` are heads, width, groups, places and width of values.
     """
     from ..tir.script import builtins as T
 
     heads, W, G, N, V = numbers
-    B, S = query.shape[0], query.shape[2]
+    B, S, M = query.shape[0], query.shape[2], cache.entries
+    index, slot_index, entry = cache.index, cache.slot_index, cache.entry
     R, L, C = heads // G, LANES, min(_CHUNK, N)
     dtype = str(query.dtype)
     low = float("-inf")
@@ -47,8 +78,8 @@ def attention_of_blocks(query: Tensor, index: str, numbers: list[int], scale: fl
 
     @T.prim_func
     def cached_attention(
-        q: T.Buffer((B, heads, S, W), dtype), k: T.Buffer((B, G, N, W), dtype), v: T.Buffer((B, G, N, V), dtype),
-        position: T.Buffer((B,), index), y: T.Buffer((B, heads, S, V), dtype),
+        q: T.Buffer((B, heads, S, W), dtype), k: T.Buffer((M, G, N, W), dtype), v: T.Buffer((M, G, N, V), dtype),
+        position: T.Buffer((B,), index), slots: T.Buffer((B,), slot_index), y: T.Buffer((B, heads, S, V), dtype),
     ) -> None:  # fmt: skip
         for t in T.parallel(B * G * blocks):
             with T.block("attend"):
@@ -65,6 +96,7 @@ def attention_of_blocks(query: Tensor, index: str, numbers: list[int], scale: fl
                 sums = T.alloc_buffer((R, L), dtype)
                 acc = T.alloc_buffer((tile, E, L), dtype, scope="local")
                 mixed = T.alloc_buffer((R, V, L), dtype)
+                slot = entry(slots[vb], vb)
                 start = T.cast(position[vb], "int64") + T.cast(vs * L + 1, "int64")
                 rows = T.min(T.cast(S - vs * L, "int64"), T.int64(L))
                 seen = T.min(T.max(start + rows - T.int64(1), T.int64(1)), T.int64(N))
@@ -97,7 +129,8 @@ def attention_of_blocks(query: Tensor, index: str, numbers: list[int], scale: fl
                                     for j in T.unroll(K):
                                         for l in T.vectorized(L):
                                             dot[r, j, l] = dot[r, j, l] + turned[o * tile + r, c, l] * k[
-                                                vb, vg, T.min(begin + offset + T.cast(j, "int64"), seen - T.int64(1)), c
+                                                slot, vg,
+                                                T.min(begin + offset + T.cast(j, "int64"), seen - T.int64(1)), c,
                                             ]  # fmt: skip
                             for r in T.unroll(tile):
                                 for j in T.unroll(K):
@@ -135,7 +168,7 @@ def attention_of_blocks(query: Tensor, index: str, numbers: list[int], scale: fl
                                             acc[r, e, l] = (
                                                 acc[r, e, l]
                                                 + scores[o * tile + r, j, l]
-                                                * v[vb, vg, begin + T.cast(j, "int64"), p * E + e]
+                                                * v[slot, vg, begin + T.cast(j, "int64"), p * E + e]
                                             )
                             for r in T.unroll(tile):
                                 for e in T.unroll(E):

@@ -114,17 +114,29 @@ def _sorted(d: Drawing) -> None:
 
 
 def _caches(d: Drawing) -> None:
-    """Add an update of a cache, and attention to the filled places."""
+    """Add an update of a cache, and attention to the filled places, of entries that slots may choose."""
     batch, groups, places, rows = d.one_of([1, 2]), d.one_of([1, 2]), d.one_of([3, 17]), d.one_of([1, 2])
     width = d.one_of([3, 16])
-    cache = d.fresh([batch, groups, places, width], "float32", constant=False)
+    entries = d.one_of([batch, 3])
+    cache = d.fresh([entries, groups, places, width], "float32", constant=False)
     new = d.fresh([batch, groups, rows, width], "float32", constant=False)
     dtype = d.one_of([np.int32, np.int64])
     position = d.holding(d.rng.integers(0, places - rows + 1, batch).astype(dtype))
-    filled = d.op("nn.cache_update", cache, new, position, peak=d.peak(cache, new))
+    slots = [] if entries == batch else [d.holding(d.rng.integers(0, entries, batch).astype(np.int32))]
+    filled = d.op("nn.cache_update", cache, new, position, *slots, peak=d.peak(cache, new))
     if d.flag():
         query = d.fresh([batch, groups * d.one_of([1, 2, 3]), rows, width], "float32", constant=False)
-        d.op("nn.cached_attention", query, filled, filled, position, peak=d.peak(filled), exact=False, scale=0.125)
+        d.op(
+            "nn.cached_attention",
+            query,
+            filled,
+            filled,
+            position,
+            *slots,
+            peak=d.peak(filled),
+            exact=False,
+            scale=0.125,
+        )
 
 
 def _counted(d: Drawing) -> None:

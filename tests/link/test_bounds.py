@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from minitvm.graph import GraphBuilder
 from minitvm.link.bounds import input_bounds
@@ -69,3 +70,12 @@ def test_bounds_of_positions_are_what_the_cache_has_room_for() -> None:
         varying = [c for c in case.constants if c.size > 1]  # the least of a sum is not the sum of what is least
         if len(varying) < 2:
             assert [at for at in range(-40, 40) if case.fits(at)] == list(range(low, high + 1)), text
+
+
+@pytest.mark.parametrize(("mode", "places"), [("linear", {"at": (0, 3)}), ("circular", {})])
+def test_slots_are_entries_of_the_cache(mode: str, places: dict[str, tuple[int, int]]) -> None:
+    b = GraphBuilder("slots")
+    cache, new, at = b.input("cache", (5, 4, 2)), b.input("new", (3, 1, 2)), b.input("at", (3,), "int64")
+    slots = b.op("add", b.input("slots", (3,), "int32"), np.array(2, "int32"))
+    graph = b.build(b.op("nn.cache_update", cache, new, at, slots, axis=1, mode=mode))
+    assert {i.name: (i.low, i.high) for i in input_bounds(graph)} == {**places, "slots": (-2, 2)}

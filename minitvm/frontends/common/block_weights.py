@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...executable.alignment import frozen
+from ...topi.shapes import product
 from .conversion import Conversion
 from .operand import Operand
 
@@ -96,8 +97,10 @@ def product_in_bytes(n: Conversion, x: Operand, weights: PackedWeights) -> Opera
 
     The only rounding beside that of float32 is that of x to 255 steps in each block.
     """
-    blocks = weights.arrays[0].shape[1]
-    split = n.reshape(x, (*x.shape[:-1], blocks, weights.block))
+    blocks, around = weights.arrays[0].shape[1], x.shape[:-1]
+    # All rows are along one axis, so that a weight is read once for several of them.
+    rows = (product(around),) if len(around) > 1 and around[0] != 1 else around
+    split = n.reshape(x, (*rows, blocks, weights.block))
     largest = n.op("max", n.op("abs", split), axis=(-1,), keepdims=True)
     step = n.op("divide", largest, 127.0)
     step = n.op("where", n.op("equal", step, 0.0), np.array(1, "float32"), step)
@@ -113,7 +116,7 @@ def product_in_bytes(n: Conversion, x: Operand, weights: PackedWeights) -> Opera
         "qnn.contrib_dense_of_blocks", n.op("layout.words", rounded), step, shift, *weights.arrays, bits=weights.bits,
         units=weights.columns,
     )  # fmt: skip
-    return result
+    return result if rows == around else n.reshape(result, (*around, weights.columns))
 
 
 def _panels(parameters: np.ndarray) -> np.ndarray:

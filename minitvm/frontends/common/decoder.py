@@ -85,6 +85,7 @@ class _Decoder(Conversion):
         super().__init__(OperandBuilder(name))
         self.config, self.options, self.weights = config, options, weights
         self.piece = "tokens"
+        self.slots: list[Operand] = []  # the caches' entry of each row, if that is an input
         self.states: list[tuple[str, Operand, Operand]] = []
 
     @property
@@ -99,6 +100,8 @@ class _Decoder(Conversion):
         config, options = self.config, self.options
         tokens = self.builder.input("tokens", (options.batch, options.length), "int32")
         positions = self.builder.input("positions", (options.batch,), "int32")
+        if options.slots is not None:
+            self.slots = [self.builder.input("slots", (options.batch,), "int32")]
         x = self.embedded(tokens)
         tables = self.rotations(positions)
         for layer in range(config.depth):
@@ -201,7 +204,7 @@ class _Decoder(Conversion):
 
     def attention(self, y: Operand, layer: int, positions: Operand, tables: tuple[Operand, Operand]) -> Operand:
         """Return attention of the new tokens to the caches, into which their keys and values are written."""
-        config, batch = self.config, self.options.batch
+        config, options = self.config, self.options
         parts = []
         for letter, heads in (("q", config.heads), ("k", config.key_heads), ("v", config.key_heads)):
             name = f"blk.{layer}.attn_{letter}"
@@ -216,14 +219,15 @@ class _Decoder(Conversion):
         caches = []
         for kind, rows in zip(("key", "value"), new, strict=True):
             name = f"cache_{layer}_{kind}"
-            shape = (batch, config.key_heads, config.context, config.head_width)
+            texts = options.batch if options.slots is None else options.slots
+            shape = (texts, config.key_heads, config.context, config.head_width)
             past = self.builder.input(name, shape, "float32")
             self.piece = name
-            caches.append(self.op("nn.cache_update", past, rows, positions, axis=2))
+            caches.append(self.op("nn.cache_update", past, rows, positions, *self.slots, axis=2))
             self.states.append((name, past, caches[-1]))
         self.piece = f"blk.{layer}.attention"
         scale = 1 / math.sqrt(config.head_width)
-        mixed = self.op("nn.cached_attention", query, *caches, positions, scale=scale)
+        mixed = self.op("nn.cached_attention", query, *caches, positions, *self.slots, scale=scale)
         joined = joined_heads(self, mixed)
         return self.product(joined, f"blk.{layer}.attn_output", config.width, config.heads * config.head_width)
 

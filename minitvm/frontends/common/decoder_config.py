@@ -59,14 +59,16 @@ class DecoderConfig:
 class DecoderOptions:
     """Options of one program of a decoder.
 
-    It reads `tokens` int32 [batch, length] and `positions` int32 [batch], the place of each row's first token. With
-    `bytes`, products with weights in blocks round their data to bytes; otherwise these weights become floats. The
-    logits are float32 [batch, vocabulary], those after the last token; with `all_logits`, those after every token,
-    [batch, length, vocabulary].
+    It reads `tokens` int32 [batch, length] and `positions` int32 [batch], the place of each row's first token. With a
+    number of `slots`, the caches hold that many texts, and `slots` int32 [batch] gives the text of each row; otherwise
+    the caches have an entry for each row. With `bytes`, products with weights in blocks round their data to bytes;
+    otherwise these weights become floats. The logits are float32 [batch, vocabulary], those after the last token; with
+    `all_logits`, those after every token, [batch, length, vocabulary].
     """
 
     batch: Dim = 1
     length: Dim = 1
+    slots: int | None = None
     bytes: bool = True
     all_logits: bool = False
 
@@ -107,12 +109,15 @@ class Entries:
         """Raise `UnsupportedOperator` because of an entry."""
         raise UnsupportedOperator(f"{self.source}: {what} ({self.prefix}{key}) is not supported")
 
-    def config(self, architecture: str, context: int | None, trained: int, window: int, **sizes: Any) -> DecoderConfig:
+    def config(
+        self, architecture: str, context: int | None, trained: int, window: int, texts: int = 1, **sizes: Any
+    ) -> DecoderConfig:
         """Return the configuration with these sizes.
 
-        The caches have room for `context` tokens (default: `trained`, the tokens of the longest text that the model was
-        trained for). Attention to a `window` of tokens (0: all) is the same as to all of them if the context is not
-        longer. Raises `ModelError` for sizes that do not fit together, and `InputError` if there is not enough memory.
+        The caches have room for `texts` of `context` tokens (default: `trained`, the tokens of the longest text that
+        the model was trained for). Attention to a `window` of tokens (0: all) is the same as to all of them if the
+        context is not longer. Raises `ModelError` for sizes that do not fit together, and `InputError` if there is not
+        enough memory.
         """
         activation, scaled = ARCHITECTURES[architecture]
         whole = isinstance(context, int | np.integer) and not isinstance(context, bool)
@@ -133,7 +138,8 @@ class Entries:
             )
         angles = 3 * 8 * config.rotated  # while they are computed
         row = 2 * config.depth * config.key_heads * config.head_width * 4
-        require_memory(self.source, f"caches of {places} tokens", places * (row + angles))
+        what = f"caches of {places} tokens" + (f" for each of {texts} texts" if texts > 1 else "")
+        require_memory(self.source, what, places * (texts * row + angles))
         return config
 
     def known_architecture(self, architecture: str) -> str:
@@ -155,11 +161,13 @@ def graph_name(text: str) -> str:
     return name if name and not name[0].isdigit() else "decoder"
 
 
-def run_sizes(shapes: Mapping[str, Sequence[Any]]) -> tuple[Dim, Dim]:
+def run_sizes(shapes: Mapping[str, Sequence[Any]], slots: int | None = None) -> tuple[Dim, Dim]:
     """Return the batch and the number of tokens of a run. By default, these are 1 and an open size.
 
-    Raises `InputError` for another input or another number of dimensions.
+    Raises `InputError` for another input, another number of dimensions, or slots that are not a number from 1.
     """
+    if slots is not None and (type(slots) is not int or slots < 1):
+        raise InputError(f"wanted a number of slots, at least 1, found {slots!r}")
     unknown = [name for name in shapes if name != "tokens"]
     if unknown:
         raise InputError(f"shapes: {unknown[0]!r} has no open size; wanted {{'tokens': (batch, length)}}")

@@ -26,6 +26,7 @@ def from_gguf(
     *,
     shapes: Mapping[str, Sequence[Any]] | None = None,
     max_length: int | None = None,
+    slots: int | None = None,
     bytes: bool = True,
     all_logits: bool = False,
 ) -> Graph:
@@ -39,9 +40,10 @@ def from_gguf(
     heads of keys, context, width of a head].
 
     `shapes={"tokens": (batch, length)}` sets the sizes; by default, the batch is 1 and the length is open. `max_length`
-    is the context for which the caches have memory; by default, it is the model's own. Weights of 4 or 8 bits are
-    multiplied in integers, for which the data are rounded to bytes, as in llama.cpp. With `bytes=False`, these weights
-    become floats.
+    is the context for which the caches have memory; by default, it is the model's own. Row b of a batch uses entry b of
+    the caches. With a number of `slots`, the caches have that many entries instead, and the input `slots` int32 [batch]
+    gives the entry of each row, so the batch may be open. Weights of 4 or 8 bits are multiplied in integers, for which
+    the data are rounded to bytes, as in llama.cpp. With `bytes=False`, these weights become floats.
 
     Raises `ModelError` if the file is missing or damaged, and `UnsupportedOperator` for another architecture or format
     of numbers.
@@ -49,7 +51,7 @@ def from_gguf(
     from .importer import import_file
 
     file = model if isinstance(model, GgufFile) else read_gguf(model)
-    return import_file(file, shapes or {}, max_length, bytes=bytes, all_logits=all_logits)
+    return import_file(file, shapes or {}, max_length, slots=slots, bytes=bytes, all_logits=all_logits)
 
 
 FRONTEND = Frontend("a GGUF model", "GgufFile", ".gguf", from_gguf, frozenset({"shapes", "max_length"}))

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import minitvm
-from minitvm.frontends import from_gguf
+from minitvm.errors import InputError
+from minitvm.frontends import from_gguf, read_gguf
 from minitvm.reference import graph as interpreter
 
 from .models import NumPyDecoder, write_model
@@ -116,3 +117,61 @@ def test_rows_of_a_batch_have_positions_of_their_own(tmp_path: Path) -> None:
             if moves and at[k] < len(texts[k]):
                 np.testing.assert_allclose(logits[k], expected[k][at[k]], rtol=1e-4, atol=1e-5)
             at[k] += moves
+
+
+def test_texts_in_slots_do_not_depend_on_each_other(tmp_path: Path) -> None:
+    """A batch of any texts, in any slots, has the bits of each text alone, and the logits of a program for one text."""
+    path = tmp_path / "model.gguf"
+    write_model(path, kind="Q8_0")
+    file = read_gguf(path)
+    batch, prompt = (
+        minitvm.build(from_gguf(file, shapes={"tokens": shape}, slots=4), threads=1)
+        for shape in (("batch", 1), (1, "length"))
+    )
+    prompt.share_states(batch)
+    single = minitvm.build(from_gguf(file, shapes={"tokens": (1, 1)}), threads=1)
+
+    def read(text: list[int], slot: int) -> np.ndarray:
+        arrays = {"tokens": [text], "positions": [0], "slots": [slot]}
+        return np.asarray(prompt(**{name: np.array(array, "int32") for name, array in arrays.items()})[0])
+
+    def go_on(rows: list[tuple[int, int, int]]) -> np.ndarray:
+        tokens, positions, slots = (np.array(column, "int32") for column in zip(*rows, strict=True))
+        return np.asarray(batch(tokens=tokens[:, None], positions=positions, slots=slots))
+
+    rng = np.random.default_rng(0)
+    texts = [[int(t) for t in rng.integers(0, 50, rng.integers(6, 20))] for _ in range(12)]
+    alone = []
+    for text in texts:
+        slot = int(rng.integers(4))
+        alone.append([read(text[:4], slot), *(go_on([(text[k], k, slot)])[0] for k in range(4, len(text)))])
+        single.reset()
+        np.testing.assert_allclose(alone[-1], steps(single, text)[3:], rtol=0, atol=1e-4)
+    waiting, running = list(range(len(texts))), {}
+    while waiting or running:
+        free = [slot for slot in range(4) if slot not in running]
+        if free and waiting:  # one text enters, while the others go on
+            number, slot = waiting.pop(), int(rng.choice(free))
+            running[slot] = (number, 4)
+            np.testing.assert_array_equal(read(texts[number][:4], slot), alone[number][0])
+        order = [int(slot) for slot in rng.permutation(list(running))]
+        logits = go_on([(texts[n][at], at, slot) for slot in order for n, at in [running[slot]]])
+        for row, slot in enumerate(order):
+            number, at = running.pop(slot)
+            np.testing.assert_array_equal(logits[row], alone[number][at - 3])
+            if at + 1 < len(texts[number]):
+                running[slot] = (number, at + 1)
+
+
+def test_slots_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_model(path, depth=1)
+    module = minitvm.build(from_gguf(path, shapes={"tokens": ("batch", 1)}, slots=2), threads=1)
+    arrays = {"tokens": np.zeros((2, 1), "int32"), "positions": np.zeros(2, "int32")}
+    with pytest.raises(InputError, match=r"uses one of 2 entries of \w+\n  wanted: slots from 0 to 1\n  found:  2"):
+        module(**arrays, slots=np.array([0, 2], "int32"))
+    for slots in (0, 1.0, True):
+        with pytest.raises(InputError, match="wanted a number of slots, at least 1, found"):
+            from_gguf(path, slots=slots)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="GB for caches of 24 tokens for each of 1000000000000 texts"):
+        from_gguf(path, slots=10**12)

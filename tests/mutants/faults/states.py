@@ -49,6 +49,12 @@ CACHED = Faults("caches", "minitvm.topi.cached", [called("caches")])
 CACHED.edit(
     "rows are written behind their place", "cache_update", "place = first + j.astype", "place = first + 1 + j.astype"
 )
+CACHED.edit(
+    "rows are written to no slot but the first ones",
+    "cache_update",
+    "slot = batch if slots is None",
+    "slot = batch if True",
+)
 CACHED.edit("a circle of places ends", "cache_update", 'place % rows if mode == "circular" else place', "place")
 
 BOUND_SIZES = Faults(

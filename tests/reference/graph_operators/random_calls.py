@@ -601,8 +601,10 @@ def _function(d: Drawing) -> Call:
 
 
 def _caches(d: Drawing) -> Call:
-    """Rows written to a cache, and attention to those that are there."""
+    """Rows written to a cache, and attention to those that are there. Half of the batches choose their slots."""
     batch, groups, places, width = d.int(1, 3), d.int(1, 2), d.int(1, 19), d.int(1, 5)
+    entries = d.int(1, 4) if d.flag() else batch
+    slots = () if entries == batch and d.flag() else (d.data([batch], d.one("int32", "int64"), 0, entries - 1),)
     rows, dtype = d.int(1, min(3, places)), d.one("int32", "int64")
     if d.flag():
         shape, other = [batch, *d.shape(1, 3)], d.one("linear", "circular")
@@ -612,12 +614,12 @@ def _caches(d: Drawing) -> Call:
         at = d.data([batch], dtype, -7, 9) if other == "circular" else d.data([batch], dtype, 0, shape[axis] - rows)
         kind = d.one("float32", "int8", "int64")
         attrs = {"axis": axis - len(shape) if d.flag() else axis, "mode": other}
-        return Call("nn.cache_update", (d.data(shape, kind), d.data(new, kind), at), attrs)
+        return Call("nn.cache_update", (d.data([entries, *shape[1:]], kind), d.data(new, kind), at, *slots), attrs)
     width = d.one(width, 16)
     cache = [groups, places]
     query = d.data([batch, groups * d.int(1, 5), rows, width], "float32", -2, 2)
-    key, value = (d.data([batch, *cache, n], "float32", -2, 2) for n in (width, d.one(width, 3, 16, 40)))
-    return Call("nn.cached_attention", (query, key, value, d.data([batch], dtype, 0, places - rows)),
+    key, value = (d.data([entries, *cache, n], "float32", -2, 2) for n in (width, d.one(width, 3, 16, 40)))
+    return Call("nn.cached_attention", (query, key, value, d.data([batch], dtype, 0, places - rows), *slots),
                 {"scale": d.one(0.125, 0.5, 1.0)})  # fmt: skip
 
 

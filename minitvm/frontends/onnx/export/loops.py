@@ -62,10 +62,10 @@ def _renamed(graph: Graph, prefix: str) -> Graph:
 
 def _cache_update(writer: Writer, node: OpNode) -> None:
     """Write the entries before the position, the new entries, and the entries after them."""
-    data, update, position = node.inputs
+    data, update, position, *slots = node.inputs
     output, axis = node.output.name, node.attrs["axis"] % data.ndim
     written = update.shape[axis]
-    if node.attrs["mode"] != "linear" or data.shape[0] != 1 or not isinstance(written, int):
+    if node.attrs["mode"] != "linear" or data.shape[0] != 1 or slots or not isinstance(written, int):
         raise UnsupportedOperator(f"{node.op}: ONNX has it for one row of places, a known number of them, not circular")
     writer.node("Cast", [position.name], [f"{output}_at"], to=writer.integer)
     along = writer.weight(f"{output}_axis", [axis])
