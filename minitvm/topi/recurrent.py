@@ -122,18 +122,20 @@ def gru(
 def lstm(
     x: Tensor, r: Tensor, h: Tensor, c: Tensor, *others: Tensor, direction: str = "forward",
     activations: Sequence[str] = ("sigmoid", "tanh", "tanh"), alpha: Sequence[float] = (),
-    beta: Sequence[float] = (), clip: float = 0.0, input_forget: bool = False, peepholes: bool = False,
-    lengths: bool = False,
+    beta: Sequence[float] = (), clip: float = 0.0, cell_clip: float = 0.0, input_forget: bool = False,
+    peepholes: bool = False, lengths: bool = False,
 ) -> list[Tensor]:  # fmt: skip
     """Run a long short-term memory with gates i, o, f, c: c' = f * c + i * g(x + h r_c), h' = o * act(c').
 
     With `input_forget` the gate f is 1 - i. With `peepholes` the gates also read the memory: the fifth input is p
     [directions, 3 * hidden]; p_i * c and p_f * c are added to the sums of i and f, and p_o * c' to the sum of o.
+    Unless `cell_clip` is 0, c' is limited to [-cell_clip, cell_clip] before it is used.
     Returns y [steps, directions, batch, hidden], the last h and the last c. Source: Hochreiter and Schmidhuber, "Long
     short-term memory" (1997), and Gers and Schmidhuber (2000).
     """
     layer = layer_of("nn.lstm", (x, r, h, c, *others), direction=direction, lengths=lengths, peepholes=peepholes)
     f, g, act = _functions("nn.lstm", activations, alpha, beta, clip)
+    _check_limit("nn.lstm", "cell_clip", cell_clip)
 
     def cell(s: TimeStep) -> list[Buffer]:
         h, c = s.states
@@ -149,7 +151,7 @@ def lstm(
         def memory(b: Expr, j: Expr) -> Expr:
             i = gate(0, b, j, c)
             forget = const(1, c.dtype) - i if input_forget else gate(2, b, j, c)
-            return forget * c[b, j] + i * g(total(3, b, j))
+            return _limited(forget * c[b, j] + i * g(total(3, b, j)), cell_clip)
 
         new = s.next_state(1, "memory", memory)
         return [s.next_state(0, "hidden", lambda b, j: gate(1, b, j, new) * act(new[b, j])), new]
@@ -190,8 +192,7 @@ def _functions(
             f"{op}: wanted {count} activations, and one alpha and one beta for each or none, found {tuple(names)}, "
             f"alpha {tuple(alpha)} and beta {tuple(beta)}"
         )
-    if not clip >= 0:
-        raise InputError(f"{op}: clip is 0 (none) or positive, found {clip}")
+    _check_limit(op, "clip", clip)
     parameters = [{k: own[n] for k, own in (("alpha", alpha), ("beta", beta)) if own} for n in range(count)]
     return [_function(op, name, parameters[n], clip if n < gates else 0.0) for n, name in enumerate(names)]
 
@@ -212,7 +213,7 @@ def _function(op: str, name: str, parameters: dict[str, Any], clip: float) -> Fu
         op = operator(one, **attrs).op
         assert isinstance(op, ComputeOp)
         (body,) = op.body
-        limited = te.maximum(te.minimum(value, const(clip, value.dtype)), const(-clip, value.dtype)) if clip else value
+        limited = _limited(value, clip)
 
         def change(node: Node) -> Node | None:
             return limited if isinstance(node, TensorLoad) else None
@@ -221,3 +222,13 @@ def _function(op: str, name: str, parameters: dict[str, Any], clip: float) -> Fu
         return changed
 
     return function
+
+
+def _limited(value: Expr, limit: float) -> Expr:
+    """Return a value limited to [-limit, limit], or the value itself if the limit is 0."""
+    return te.maximum(te.minimum(value, const(limit, value.dtype)), const(-limit, value.dtype)) if limit else value
+
+
+def _check_limit(op: str, name: str, limit: float) -> None:
+    if not limit >= 0:
+        raise InputError(f"{op}: {name} is 0 (none) or positive, found {limit}")

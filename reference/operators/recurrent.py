@@ -92,7 +92,7 @@ def gru(
 @operator("nn.lstm")
 def lstm(
     x: np.ndarray, r: np.ndarray, h: np.ndarray, c: np.ndarray, *others: np.ndarray, direction: str, lengths: bool,
-    input_forget: bool, peepholes: bool, **functions: Any,
+    input_forget: bool, peepholes: bool, cell_clip: float, **functions: Any,
 ) -> list[np.ndarray]:  # fmt: skip
     f, g, act = _functions(**functions)
 
@@ -103,6 +103,7 @@ def lstm(
         i = f(i + pi * memory)
         kept = 1 - i if input_forget else f(forget + pf * memory)
         memory = kept * memory + i * g(new)
+        memory = np.clip(memory, -cell_clip, cell_clip) if cell_clip else memory
         return [f(o + po * memory) * act(memory), memory]
 
     return _layer(x, r, [h, c], others[-1] if lengths else None, direction, cell)

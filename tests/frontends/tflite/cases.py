@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -248,16 +248,40 @@ def places() -> Iterator[Case]:
         yield Case("DYNAMIC_UPDATE_SLICE", [_f(4, 5), _f(2, 3), _c(start)], [_f(4, 5)], "DynamicUpdateSliceOptions")
 
 
+def _lstm(*parts: str, op: str = "UNIDIRECTIONAL_SEQUENCE_LSTM", **options: Any) -> Case:
+    """An LSTM of 4 cells for a batch of 2, over 5 steps, with some of its optional parts."""
+    rows = 3 if any(part.startswith("projection") for part in parts) else 4  # elements of the state
+    gates = range("coupled" in parts, 4)
+
+    def gated(seed: int, *shape: int, given: bool = True, among: Sequence[int] = range(4)) -> list[Tensor | None]:
+        return [_w(*shape, seed=seed + k) if given and k in gates else None for k in among]
+
+    single = op == "LSTM"
+    data = (2, 3) if single else (5, 2, 3) if options.get("timeMajor") else (2, 5, 3)
+    projection = [
+        _w(3, 4, seed=40) if rows == 3 else None,
+        _w(3, seed=41) if "projection_bias" in parts else None,
+    ]
+    inputs = [
+        _f(*data), *gated(0, 4, 3), *gated(10, 4, rows),
+        *gated(20, 4, given="peepholes" in parts, among=(0, 1, 3)), *gated(30, 4), *projection,
+        Tensor((2, rows), variable=True), Tensor((2, 4), variable=True), *gated(50, 4, given="norms" in parts),
+    ]  # fmt: skip
+    table = "LSTMOptions" if single else "UnidirectionalSequenceLSTMOptions"
+    return Case(op, inputs, [_f(*data[:-1], rows)], table, {"fusedActivationFunction": 4, **options})
+
+
 def layers() -> Iterator[Case]:
     """Recurrent layers, with variable tensors as states."""
     state = Tensor((2, 4), variable=True)
-    weights = [_w(4, 3, seed=k) for k in range(4)] + [_w(4, 4, seed=k) for k in range(4, 8)]
-    biases = [_w(4, seed=k) for k in range(8, 12)]
-    inputs = [_f(2, 5, 3), *weights, None, None, None, *biases, None, None, state, state, None, None, None, None]
-    yield Case(
-        "UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, [_f(2, 5, 4)], "UnidirectionalSequenceLSTMOptions",
-        {"fusedActivationFunction": 4, "timeMajor": False},
-    )  # fmt: skip
+    for options in ({}, {"timeMajor": True}, {"cellClip": 0.5}, {"fusedActivationFunction": 1}):
+        yield _lstm(**options)
+    for parts in ("coupled", "peepholes", "coupled peepholes", "projection", "projection_bias", "norms",
+                  "coupled peepholes projection projection_bias norms"):  # fmt: skip
+        for clips in ({}, {"cellClip": 0.4, "projClip": 0.2}):
+            yield _lstm(*parts.split(), **clips)
+    for parts in ("", "coupled peepholes", "projection norms"):
+        yield _lstm(*parts.split(), op="LSTM", cellClip=0.5)
     for activation in (0, 1, 4):
         row = [_w(4, 3), _w(4, 4), _w(4), state]
         yield Case("RNN", [_f(2, 3), *row], [_f(2, 4)], "RNNOptions", {"fusedActivationFunction": activation})

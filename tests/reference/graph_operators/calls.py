@@ -583,7 +583,8 @@ def _recurrent() -> list[Call]:
         Call("nn.lstm", inputs(4, 1, 1, 3, 2)),
         Call("nn.lstm", (*inputs(4, 2, 5, 2, 2), f(2, 6), some), {**both, "peepholes": True, "lengths": True}),
         Call("nn.lstm", (*inputs(4, 1, 2, 2, 2), f(1, 6)),
-             {"peepholes": True, "input_forget": True, "clip": 0.5, "activations": ("hard_sigmoid", "relu", "elu")}),
+             {"peepholes": True, "input_forget": True, "clip": 0.5, "cell_clip": 0.5,
+              "activations": ("hard_sigmoid", "relu", "elu")}),
     ]  # fmt: skip
 
 

@@ -370,6 +370,7 @@ def _layer(d: Drawing, hidden: int, batch: int, steps: int) -> Call:
         inputs.append([ways, 3 * hidden])
     if op == "nn.lstm":
         attrs["input_forget"] = d.flag()
+        attrs["cell_clip"] = d.one(0.0, 0.0, 0.5)
     data = [d.data(shape, "float32", -4, 4) / np.float32(4) for shape in inputs]
     if d.flag():
         attrs["lengths"] = True

@@ -25,9 +25,13 @@ _INT32 = 6  # ONNX's number of the dtype
 
 
 def write_recurrent(writer: Writer, node: OpNode) -> None:
-    """Write a recurrent operator. Raises UnsupportedOperator if the size of a state is symbolic."""
+    """Write a recurrent operator. Raises `UnsupportedOperator` if the size of a state is symbolic, or for a limit of
+    the memory, which ONNX does not have.
+    """
     op, gates = GATES[node.op]
     (x, r, *states), attrs, output = node.inputs, node.attrs, node.outputs[0].name
+    if attrs.get("cell_clip"):
+        raise UnsupportedOperator(f"{node.op}: ONNX has no cell_clip, found {attrs['cell_clip']}")
     directions, hidden = r.shape[:2]
     if not isinstance(directions, int) or not isinstance(hidden, int):
         raise UnsupportedOperator(f"{node.op}: ONNX wants the size of a state as a number, found {r.type}")

@@ -7,6 +7,7 @@ from . import (
     convolution,
     creation,
     indexing,
+    lstm,
     normalization,
     pooling,
     products,

@@ -1,4 +1,4 @@
-"""Convert recurrent layers. Their states are variable tensors, which a run leaves for the next one."""
+"""Convert plain recurrent layers. Their states are variable tensors, which a run leaves for the next one."""
 
 from __future__ import annotations
 
@@ -12,37 +12,6 @@ from .activations import activated
 
 _TANH = 4
 _RNN_FUNCTIONS = {0: "affine", 1: "relu", _TANH: "tanh"}
-
-
-@converter("UNIDIRECTIONAL_SEQUENCE_LSTM")
-def lstm(n: NodeContext) -> Any:
-    """Run an LSTM over [batch, steps, k], or [steps, batch, k] with the option `TimeMajor`.
-
-    Inputs 1 to 4 are the weights of the data and 5 to 8 those of the state, of the gates i, f, g and o; 12 to 15 their
-    biases; 18 and 19 the states. Peepholes (9 to 11), projections (16, 17) and norms (20 to 23) are refused.
-    """
-    for position, what in ((9, "peepholes"), (10, "peepholes"), (16, "a projection"), (20, "norms"), (21, "norms")):
-        if n.has(position):
-            n.refuse(f"{what} are not supported")
-    if not n.has(1):
-        n.refuse("coupled gates are not supported")
-    if n.option("FusedActivationFunction", _TANH) != _TANH or n.option("ProjClip", 0.0):
-        n.refuse("another function than tanh, or a limit of projections, is not supported")
-    if n.option("CellClip", 0.0):
-        n.refuse("a limit of cells is not supported")
-    x = n[0] if n.option("TimeMajor", False) else n.moved(n[0], (1, 0, 2))
-    order = (0, 3, 1, 2)  # our gates are i, o, f, g
-    of_data, of_state = (n.op("concatenate", *(n[first + k] for k in order), axis=0) for first in (1, 5))
-    bias = n.op("concatenate", *(n[12 + k] for k in order), axis=0)
-    (steps, batch, _), hidden = x.shape, of_state.shape[1]
-    gates = n.reshape(n.op("add", n.op("nn.dense", x, of_data), bias), (steps, batch, 1, 4 * n.size(of_state, 1)))
-    recurrent = n.reshape(n.moved(of_state, (1, 0)), (1, hidden, 4 * n.size(of_state, 1)))
-    begin = [n.reshape(n[k], (1, batch, hidden)) for k in (18, 19)]
-    y, h, c = n.op("nn.lstm", gates, recurrent, *begin)
-    for position, state in ((18, h), (19, c)):
-        n.leave(position, n.reshape(state, (batch, hidden)))
-    y = n.reshape(y, (steps, batch, hidden))
-    return y if n.option("TimeMajor", False) else n.moved(y, (1, 0, 2))
 
 
 @converter("UNIDIRECTIONAL_SEQUENCE_RNN", "RNN")
