@@ -41,11 +41,11 @@ def run(
 ) -> list[np.ndarray]:
     """Run an executable on arrays by name and return its outputs in order; the inputs are not changed.
 
-    `states` are the program's states by name (a missing one starts with zeros); the run stores their new values there,
-    for the next run. Without `states`, a run begins with zeros and the new values are lost. The run adds to `sizes` the
-    values of all sizes, including those that its steps computed. Outputs marked `inout` are also passed by name. Raises
-    `InputError` for arrays that do not fit, `ExecutionError` for undefined behaviour of a kernel or of the steps'
-    order, and `Unsupported` for external engines and kernels without a program.
+    `states` are the program's states by name (a missing one has its first value); the run stores their new values
+    there, for the next run. Without `states`, a run begins with the first values, and the new values are lost. The run
+    adds to `sizes` the values of all sizes, including those that its steps computed. Outputs marked `inout` are also
+    passed by name. Raises `InputError` for arrays that do not fit, `ExecutionError` for undefined behaviour of a kernel
+    or of the steps' order, and `Unsupported` for external engines and kernels without a program.
     """
     machine = _Machine(executable, inputs, Settings(shadow, order, seed, listeners, threads), mode, states or {})
     begin, end = events.heard(listeners, "step_begin"), events.heard(listeners, "step_end")
@@ -184,7 +184,7 @@ class _Machine:
                 self._check(spec, states[spec.name])
                 array = np.array(states[spec.name], order="C")
             else:
-                array = np.zeros(tuple(self.size(d) for d in spec.shape), spec.dtype.numpy)
+                array = n.beginning(self.program, spec)
             self.states.append(array)
             self._piece("state", index, array, True)
 

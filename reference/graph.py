@@ -39,8 +39,8 @@ def run(
     """Run a graph on arrays, given by the inputs' names or in their order, and return its outputs.
 
     With `states`, the graph's states are neither inputs nor outputs of the run. It begins with their values in
-    `states`, by the names of their inputs (zeros if one is missing), and stores the new values there. So a module runs
-    like this:
+    `states`, by the names of their inputs (a missing one has its first value), and stores the new values there. So a
+    module runs like this:
 
         states = {}
         first, second = (reference.graph.run(graph, x, states=states) for x in (x1, x2))
@@ -65,7 +65,10 @@ def _run_with_states(
     unknown = set(states) - set(begin)
     if unknown:
         raise InputError(f"{graph.name} has no state {', '.join(sorted(unknown))}")
-    old = {name: states.get(name, np.zeros(_concrete(v.shape, {}), v.dtype.numpy)) for name, v in begin.items()}
+    old = {
+        value.name: states[value.name] if value.name in states else state.beginning(value)
+        for state, value in zip(graph.states, begin.values(), strict=True)
+    }
     if not isinstance(inputs, Mapping):
         names = [v.name for v in graph.inputs if v.name not in begin]
         if len(names) != len(inputs):
@@ -75,9 +78,8 @@ def _run_with_states(
     if clash:
         raise InputError(f"{graph.name}: {', '.join(sorted(clash))} is a state, not an input")
     results = run(graph, {**inputs, **old}, listeners=listeners)
-    left = {number for _, number in graph.states}
-    states.update({graph.inputs[i].name: results[o] for i, o in graph.states})
-    return [array for number, array in enumerate(results) if number not in left]
+    states.update({graph.inputs[state.input].name: results[state.output] for state in graph.states})
+    return [array for number, array in enumerate(results) if number not in graph.left()]
 
 
 def evaluate(

@@ -35,8 +35,10 @@ from .nodes import (
     Resident,
     ScalarSpec,
     State,
+    StateSpec,
     Step,
     TensorSpec,
+    beginning,
 )
 
 if TYPE_CHECKING:
@@ -48,8 +50,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BUFFER", "RULES", "SCALAR", "Arena", "ArenaSlice", "Argument", "Barrier", "BindSize", "Bound", "CallExternal",
     "CallKernel", "Constant", "ConstantRef", "Copy", "Dim", "Executable", "Guard", "Input", "Kernel", "KernelParam",
-    "Location", "Loop", "Output", "Resident", "ScalarSpec", "State", "Step", "TensorSpec", "evaluate", "load", "save",
-    "script", "verify",
+    "Location", "Loop", "Output", "Resident", "ScalarSpec", "State", "StateSpec", "Step", "TensorSpec", "beginning",
+    "evaluate", "load", "save", "script", "verify",
 ]  # fmt: skip
 
 _DEFINED_IN = {

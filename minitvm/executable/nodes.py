@@ -16,8 +16,8 @@ the end of each of its iterations, and its end.
 A `Loop` repeats the steps that follow it; its field `steps` is their number. So a program is one list of steps, and
 each loop is a range of this list.
 
-A *state* is memory that outlives a run: it is zero before the first run, and then keeps its contents from run to run.
-The runtime module that runs the executable owns this memory.
+A *state* is memory that outlives a run: it keeps its contents from run to run. Before the first run, it holds its first
+value, which is a constant or zero. The runtime module that runs the executable owns this memory.
 
 *Two memories.* Inputs, outputs and states are in the memory of the executable's machine. Arenas are too, except those
 that name another `target`. A kernel of such a target works on arenas of that target and on constants; each machine has
@@ -46,15 +46,26 @@ PYTHON = "python"  # the engine of the Python function that a step's attribute "
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """An input, output or state of the program. It is dense and row-major.
+    """An input or output of the program. It is dense and row-major.
 
-    `inout` marks an output whose old contents the program also reads.
+    `inout` marks an output whose old contents the program also reads. `room` is the number of bytes after an output
+    that a run may overwrite; such an output begins at a multiple of 64.
     """
 
     name: str
     dtype: DType
     shape: tuple[Dim, ...]
     inout: bool = False
+    room: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec(TensorSpec):
+    """A state of the program, whose shape is constant. Before the first run, its contents are those of constant number
+    `first`, or zeros if `first` is None.
+    """
+
+    first: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,9 +326,8 @@ class Executable:
     """A compiled program.
 
     `target` is text that `Target` can read; its first word is the kind. `calling` is the order of the arguments of a
-    tir function, including its outputs; if it is empty, the inputs come first, followed by the outputs. The shapes of
-    `states` are constant. `model_nodes` maps the names of operators to the model's own names for the nodes that they
-    compute, for human readers.
+    tir function, including its outputs; if it is empty, the inputs come first, followed by the outputs. `model_nodes`
+    maps the names of operators to the model's own names for the nodes that they compute, for human readers.
     """
 
     name: str
@@ -330,7 +340,7 @@ class Executable:
     steps: tuple[Step, ...]
     calling: tuple[Input | Output, ...] = ()
     guards: tuple[Guard, ...] = ()
-    states: tuple[TensorSpec, ...] = ()
+    states: tuple[StateSpec, ...] = ()
     bounds: tuple[Bound, ...] = ()
     model_nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
@@ -344,3 +354,9 @@ class Executable:
         if self.calling:
             return self.calling
         return (*(Input(i) for i in range(len(self.inputs))), *(Output(i) for i in range(len(self.outputs))))
+
+
+def beginning(executable: Executable, state: StateSpec) -> np.ndarray[Any, Any]:
+    """Return a new array with the contents of a state before the first run."""
+    shape = tuple(dim for dim in state.shape if isinstance(dim, int))
+    return np.zeros(shape, state.dtype.numpy) if state.first is None else executable.constants[state.first].data.copy()

@@ -17,7 +17,8 @@ def script(executable: nodes.Executable, mark: int | None = None, note: str = ""
     results = ", ".join(f"{p.name}: {_spec(p)}{' (in and out)' if p.inout else ''}" for p in x.outputs)
     lines = [f"def {x.name}({parameters}) -> ({results}):  # for {x.target}"]
     for s in x.states:
-        lines.append(f'    {s.name} = state({_shape(s.shape)}, "{s.dtype}")')
+        first = "" if s.first is None else f", first={_argument(x, nodes.ConstantRef(s.first))}"
+        lines.append(f'    {s.name} = state({_shape(s.shape)}, "{s.dtype}"{first})')
     for c in x.constants:
         lines.append(f'    {c.name} = constant({_shape(c.shape)}, "{c.dtype}")  # {c.data.nbytes} bytes')
     for a in x.arenas:

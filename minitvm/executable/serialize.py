@@ -21,7 +21,7 @@ from ..errors import ArtifactError, Unsupported
 from . import nodes as n
 from .alignment import ALIGNMENT, aligned_empty
 
-VERSION = 12
+VERSION = 13
 _FORMAT = "minitvm-executable"
 
 _BINARY = {
@@ -73,7 +73,8 @@ class _Writer:
             return None
         if isinstance(s, n.ScalarSpec):
             return {"name": s.name, "dtype": str(s.dtype), "scalar": self.expr(s.var)}
-        return {"name": s.name, "dtype": str(s.dtype), "shape": [self.expr(d) for d in s.shape], "inout": s.inout}
+        about = {"name": s.name, "dtype": str(s.dtype), "shape": [self.expr(d) for d in s.shape]}
+        return {**about, "inout": s.inout, "room": s.room}
 
     def step(self, s: n.Step) -> Any:
         if isinstance(s, n.Barrier):
@@ -129,7 +130,7 @@ def to_json(executable: n.Executable) -> dict[str, Any]:
         "kernels": [w.kernel(k) for k in x.kernels],
         "steps": [w.step(s) for s in x.steps],
         "calling": [w.argument(c) for c in x.calling],
-        "states": [w.spec(s) for s in x.states],
+        "states": [{**w.spec(s), "first": s.first} for s in x.states],
         "bounds": [[w.argument(b.place), w.expr(b.low), w.expr(b.high), b.where] for b in x.bounds],
         "guards": [[w.expr(g.left), w.expr(g.right), g.where] for g in x.guards],
         "model_nodes": {operator: list(names) for operator, names in x.model_nodes.items()},
@@ -201,7 +202,11 @@ class _Reader:
             return None
         if "scalar" in j:
             return n.ScalarSpec(j["name"], ex.DType(j["dtype"]), self.expr(j["scalar"]))
-        return n.TensorSpec(j["name"], ex.DType(j["dtype"]), tuple(map(self.expr, j["shape"])), j["inout"])
+        shape = tuple(map(self.expr, j["shape"]))
+        return n.TensorSpec(j["name"], ex.DType(j["dtype"]), shape, j["inout"], j["room"])
+
+    def state(self, j: Any) -> n.StateSpec:
+        return n.StateSpec(j["name"], ex.DType(j["dtype"]), tuple(j["shape"]), first=j["first"])
 
     def step(self, j: Any) -> n.Step:
         if j["step"] == "barrier":
@@ -254,7 +259,7 @@ def from_json(body: Mapping[str, Any], data: bytes | bytearray | memoryview) -> 
         kernels=tuple(map(r.kernel, body["kernels"])),
         steps=tuple(map(r.step, body["steps"])),
         calling=tuple(map(r.argument, body["calling"])),
-        states=tuple(map(r.spec, body["states"])),
+        states=tuple(map(r.state, body["states"])),
         bounds=tuple(
             n.Bound(r.argument(place), r.expr(low), r.expr(high), where) for place, low, high, where in body["bounds"]
         ),

@@ -201,6 +201,13 @@ def _states(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     for state in x.states:
         if not all(isinstance(d, int) and d >= 0 for d in state.shape):
             yield None, f"state {state.name} has the shape ({', '.join(map(str, state.shape))})"
+        if state.first is not None and not 0 <= state.first < len(x.constants):
+            yield None, f"state {state.name} begins as constant {state.first} of {len(x.constants)}"
+        elif state.first is not None:
+            first = x.constants[state.first]
+            if (first.dtype, first.shape) != (state.dtype, state.shape):
+                found = f"{first.dtype}{list(first.shape)}"
+                yield None, f"state {state.name} is {state.dtype}{list(state.shape)}, and its first value is {found}"
     for bound in x.bounds:
         specs: tuple[nodes.TensorSpec | nodes.ScalarSpec, ...] = (
             x.states if isinstance(bound.place, nodes.State) else x.inputs

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .nodes import Constant, Dim, Graph, OpNode, Value
+from .nodes import Constant, Dim, Graph, GraphState, OpNode, Value
 
 if TYPE_CHECKING:
     from ..topi.registry import Operator, Pattern, register
@@ -35,6 +35,7 @@ __all__ = [
     "Dim",
     "Graph",
     "GraphBuilder",
+    "GraphState",
     "OpNode",
     "Operator",
     "Pattern",

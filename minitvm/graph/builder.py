@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, report
 from ..expr import DType, Expr, free_vars
 from ..expr.printer import fresh
 from ..global_functions import name_of
 from ..topi import registry
 from .loop_bodies import UNLIMITED, body_of
-from .nodes import CALL_PACKED, CALL_TIR, LOOP, Constant, Dim, Graph, OpNode, Value
+from .nodes import CALL_PACKED, CALL_TIR, LOOP, Constant, Dim, Graph, GraphState, OpNode, Value
 
 _MOST_DIMS = 64  # the most dimensions of a NumPy array
 _MOST_BYTES = 1 << 47  # the most bytes that a process can address
@@ -225,29 +225,43 @@ class GraphBuilder:
         self._known.difference_update(v for item in nodes for v in item.outputs)
         return nodes
 
-    def build(self, outputs: Value | Sequence[Value], states: Mapping[Value, Value] | None = None) -> Graph:
+    def build(
+        self,
+        outputs: Value | Sequence[Value],
+        states: Mapping[Value, Value] | None = None,
+        first: Mapping[Value, Any] | None = None,
+    ) -> Graph:
         """Return the graph whose outputs are `outputs`.
 
         `states` maps inputs to values: in each run, the input is the value that the previous run computed. The value
-        may be an output as well. For example, a counter:
+        may be an output as well. In the first run, the input is its array in `first`, which may be a number, or zeros
+        if it has none. For example, a counter:
 
             b = GraphBuilder()
             count = b.input("count", (1,), "int32")
-            graph = b.build(b.op("multiply", count, 2), states={count: b.op("add", count, 1)})
+            graph = b.build(b.op("multiply", count, 2), states={count: b.op("add", count, 1)}, first={count: 5})
             module = minitvm.build(graph)
-            module(), module()                  # [0], [2]
-            module.state["count"]               # [2]
+            module(), module()                  # [10], [12]
+            module.state["count"]               # [7]
 
-        Raises `InputError` for a state whose input and value differ in type, or whose shape is not constant.
+        Raises `InputError` for a state whose input, value and first value differ in type, or whose shape is not
+        constant.
         """
         values = (outputs,) if isinstance(outputs, Value) else tuple(outputs)
         for value in values:
             if value not in self._known:
                 raise InputError(f"{value} is no value of this builder")
-        pairs = [(self._position(old, new), len(values) + k) for k, (old, new) in enumerate((states or {}).items())]
-        outputs = (*values, *(states or {}).values())
+        states, first = states or {}, first or {}
+        for value in first:
+            if value not in states:
+                raise InputError(f"a first value is for a state, found {value}")
+        listed = [
+            GraphState(self._position(old, new), len(values) + k, _first(old, first.get(old)))
+            for k, (old, new) in enumerate(states.items())
+        ]
+        outputs = (*values, *states.values())
         return Graph(
-            tuple(self._inputs), tuple(self._constants), tuple(self._nodes), outputs, self.name, tuple(pairs)
+            tuple(self._inputs), tuple(self._constants), tuple(self._nodes), outputs, self.name, tuple(listed)
         )  # fmt: skip
 
     def _position(self, old: Value, new: Value) -> int:
@@ -303,3 +317,23 @@ def _as_dtype(op: str, number: float, dtype: DType) -> np.ndarray:
             f"  try:    pass it as an array, such as np.float32({number})"
         )
     return result
+
+
+def _first(state: Value, value: Any) -> np.ndarray | None:
+    """Return the first value of a state as an array of the state's type, or None if it is zero."""
+    if value is None:
+        return None
+    dtype = state.dtype.numpy
+    is_number = isinstance(value, int | float) and not isinstance(value, np.generic)
+    array = np.array(_as_dtype(f"the state {state.name}", value, state.dtype) if is_number else value)
+    shape = tuple(dim for dim in state.shape if isinstance(dim, int))
+    if array.dtype != dtype or array.shape not in ((), shape):
+        raise InputError(
+            report(
+                f"the first value of the state {state.name}",
+                wanted=f"{state.type}, or a number",
+                found=f"{array.dtype.name}[{', '.join(map(str, array.shape))}]",
+            )
+        )
+    array = np.array(np.broadcast_to(array, shape))
+    return array if array.tobytes().strip(b"\0") else None

@@ -195,12 +195,29 @@ class OpNode(Node):
 
 
 @node
+class GraphState(Node):
+    """A value that a run leaves for the next one: input number `input` is output number `output` of the previous run.
+
+    Both have the same type, with a constant shape. In the first run, the input is the array `first`, of this type, or
+    zeros if `first` is None.
+    """
+
+    input: int
+    output: int
+    first: np.ndarray | None = None
+
+    def beginning(self, value: Value) -> np.ndarray:
+        """Return a new array with the contents of the state `value` before the first run."""
+        shape = tuple(dim for dim in value.shape if isinstance(dim, int))
+        return np.zeros(shape, value.dtype.numpy) if self.first is None else self.first.copy()
+
+
+@node
 class Graph(Node):
     """A function from `inputs` to `outputs`. Structural equality ignores `name` and the names of values.
 
-    `states` holds pairs (index of an input, index of an output) with the same type and a constant shape. In a module,
-    this input is the output of the previous run, and zeros in the first run; the caller passes only the other inputs
-    and gets only the other outputs. As a function, the graph treats them like any other input and output, so
+    In a module, each of the `states` is an input that the previous run computed; the caller passes only the other
+    inputs and gets only the other outputs. As a function, the graph treats them like any other input and output, so
     interpreters and passes need no special case for states.
     """
 
@@ -209,7 +226,7 @@ class Graph(Node):
     nodes: tuple[OpNode, ...]
     outputs: tuple[Value, ...]
     name: str = field(default="main", compare=False)
-    states: tuple[tuple[int, int], ...] = ()
+    states: tuple[GraphState, ...] = ()
     _children = ("inputs", "constants", "nodes", "outputs")
     _defs = ("inputs",)
 
@@ -219,7 +236,11 @@ class Graph(Node):
 
     def state_pairs(self) -> tuple[tuple[Value, Value], ...]:
         """Return the states as pairs of values (input, output)."""
-        return tuple((self.inputs[i], self.outputs[o]) for i, o in self.states)
+        return tuple((self.inputs[state.input], self.outputs[state.output]) for state in self.states)
+
+    def left(self) -> set[int]:
+        """Return the indices of the outputs that a run leaves for the next run."""
+        return {state.output for state in self.states}
 
     def producers(self) -> dict[Value, OpNode]:
         """Return the node that computes each value. Inputs and constants have none."""

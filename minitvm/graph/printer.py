@@ -69,7 +69,10 @@ def _function(graph: Graph, name: str, names: _ValueNames, mark: dict[Node, str]
         body.append("    " + _line(item, names, label, called))
         for node in (item, *item.outputs):
             body += _note(node, body[-1], mark)
-    body += [f"    # the next run's {names(old)} is {names(new)}" for old, new in graph.state_pairs()]
+    for state, (old, new) in zip(graph.states, graph.state_pairs(), strict=True):
+        if state.first is not None:
+            body.append(f"    # the first run's {names(old)} is {_first(state.first)}")
+        body.append(f"    # the next run's {names(old)} is {names(new)}")
     params = ", ".join(f"{names(v)}: {v.type}" for v in graph.inputs)
     results = ", ".join(names(v) for v in graph.outputs)
     return [*groups, f"def {identifier(name)}({params}):", *body, f"    return {results}"]
@@ -113,6 +116,13 @@ def _attribute(value: Any) -> str:
 
 def _literal(data: Any) -> str:
     return f"  # {data.tolist()}" if data.size <= 8 else ""
+
+
+def _first(data: Any) -> str:
+    """Return the first value of a state as text: one number if all elements are equal."""
+    if data.size and len({element.tobytes() for element in data.reshape(-1)}) == 1:
+        return str(data.reshape(-1)[0].item())
+    return str(data.tolist()) if data.size <= 8 else "not zero"
 
 
 def _note(node: Node, line: str, mark: dict[Node, str]) -> list[str]:

@@ -47,15 +47,21 @@ def input_names_differ(graph: Graph) -> Iterator[Finding]:
 
 
 def states_fit(graph: Graph) -> Iterator[Finding]:
-    """The input and the output of a state have the same constant type, and no input or output belongs to two states."""
+    """The input, the output and the first value of a state have the same constant type. No input or output belongs to
+    two states.
+    """
     seen: set[tuple[str, int]] = set()
-    for number, result in graph.states:
+    for state in graph.states:
+        number, result = state.input, state.output
         if not (0 <= number < len(graph.inputs) and 0 <= result < len(graph.outputs)):
             yield graph, f"the state ({number}, {result}) of {len(graph.inputs)} inputs, {len(graph.outputs)} outputs"
             continue
         old, new = graph.inputs[number], graph.outputs[result]
         if old.dtype != new.dtype or old.shape != new.shape or not old.is_static:
             yield old, f"the state {old.name} begins as {old.type}, and a run leaves {new.type}"
+        elif state.first is not None and (state.first.dtype, state.first.shape) != (old.dtype.numpy, old.shape):
+            found = f"{state.first.dtype.name}{list(state.first.shape)}"
+            yield old, f"the state {old.name} is {old.type}, and its first value {found}"
         for end in (("input", number), ("output", result)):
             if end in seen:
                 yield old, f"{end[0]} {end[1]} belongs to two states"

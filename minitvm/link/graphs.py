@@ -15,7 +15,7 @@ from ..expr.printer import fresh
 from ..graph import Graph
 from ..graph.loop_bodies import carried_inputs, outside_inputs, own_carried, own_outside
 from ..graph.lower import own_graph, own_scalars
-from ..graph.nodes import BIND_SIZE, CALL_PACKED, ENGINE, FUSED, LOOP, MATCH_CAST
+from ..graph.nodes import BIND_SIZE, CALL_PACKED, ENGINE, FUSED, LOOP, MATCH_CAST, Constant, GraphState
 from ..lowering.lowered import LoweredFunc
 from ..lowering.units import Unit
 from ..tir.nodes import Buffer
@@ -46,6 +46,9 @@ def link_graph(
     for inner in level.all():
         for item in inner.graph.constants:
             arrays.setdefault(id(item.data), item)
+    for state, (old, _) in zip(fused.states, fused.state_pairs(), strict=True):
+        if state.first is not None:
+            arrays.setdefault(id(state.first), Constant(replace(old, name=f"{old.name}_first"), state.first))
     numbers_of = {key: number for number, key in enumerate(arrays)}
     slots, outputs, copies = _slots(level, numbers_of)
     relied_on = guards(*([] if before is None else [before]), fused)
@@ -66,7 +69,7 @@ def link_graph(
     places.update({v.name: x.State(number) for v, number in numbers.items()})
     executable = linker.finish(
         fused.name, specs, results, constants, guards=[*relied_on, *linking.conditions],
-        states=list(map(_spec, numbers)),
+        states=[_state(old, state, numbers_of) for old, state in zip(numbers, fused.states, strict=True)],
         bounds=[x.Bound(places[b.name], b.low, b.high, b.where) for b in bounds],
     )  # fmt: skip
     return executable if before is None else replace(executable, model_nodes=_model_nodes(before, units.values()))
@@ -199,6 +202,11 @@ def _slots(
 
 def _spec(value: Any) -> x.TensorSpec:
     return x.TensorSpec(value.name, value.dtype, value.shape)
+
+
+def _state(value: Any, state: GraphState, numbers_of: Mapping[int, int]) -> x.StateSpec:
+    first = None if state.first is None else numbers_of[id(state.first)]
+    return x.StateSpec(value.name, value.dtype, value.shape, first=first)
 
 
 def _slot(value: Any, location: x.Location | None = None, room: int = 0) -> Slot:
@@ -405,7 +413,7 @@ def _symbolic(func: LoweredFunc, values: Iterable[Any]) -> dict[Var, Expr]:
 
 def _returned(fused: Any) -> list[tuple[int, Any]]:
     """Return (index, value) for each output that a run returns. New values of states are not among them."""
-    left = {number for _, number in fused.states}
+    left = fused.left()
     return [(number, value) for number, value in enumerate(fused.outputs) if number not in left]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..expr import replace
 from ..graph.loop_bodies import carried_inputs, outside_inputs
-from ..graph.nodes import CALL_PACKED, FUSED, LOOP, Graph
+from ..graph.nodes import CALL_PACKED, FUSED, LOOP, Graph, GraphState
 from ..lowering.units import Unit, to_units
 from .in_place import InPlace, Joined, in_place, joined, written_directly
 from .steps import binding_of, is_view, writes_its_output
@@ -68,8 +68,8 @@ def _body(node: Any) -> GraphLevel:
 
     A carried value is treated as a state, because it begins as an input and ends as an output.
     """
-    pairs = tuple((1 + k, 1 + k) for k in range(node.attrs["carried"]))
-    carrying = replace(node.body, states=pairs)
+    states = tuple(GraphState(1 + k, 1 + k) for k in range(node.attrs["carried"]))
+    carrying = replace(node.body, states=states)
     updates = in_place(carrying, is_view, writes_its_output)
     level = _level(node.body, updates, frozenset())
     return replace_direct(level, written_directly(carrying, updates, is_view, level.needs_function))

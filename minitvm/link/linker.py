@@ -166,7 +166,7 @@ class Linker:
         constants: Sequence[x.Constant] = (),
         calling: Sequence[x.Input | x.Output] = (),
         guards: Sequence[x.Guard] = (),
-        states: Sequence[x.TensorSpec] = (),
+        states: Sequence[x.StateSpec] = (),
         bounds: Sequence[x.Bound] = (),
     ) -> x.Executable:
         """Build the executable. Slots without a location are placed in one arena per memory, according to their

@@ -44,8 +44,8 @@ class GraphModule(TvmMethods):
     leaves the outputs on the device, as `DeviceArray`s. An array on another device raises an error.
 
     `state` holds the values that a run leaves for the next run, by name: `module.state["k0"]` reads a state, an
-    assignment sets it, and `module.reset()` fills all states with zeros. Modules never share states, even if they come
-    from the same executable.
+    assignment sets it, and `module.reset()` gives all states their first values again. Modules never share states, even
+    if they come from the same executable.
 
     `listeners` (see `events`) are notified of each step; the program then runs step by step.
     """
@@ -66,11 +66,12 @@ class GraphModule(TvmMethods):
         self._program = open_program(executable, threads, workers, progress, kernels, device)
         self._device = getattr(self._program, "device", None)
         self._lock = recursive_lock()
-        self.state = States(self._what, executable.states, memory_of(executable, self._program), self._lock)
+        self.state = States(executable, memory_of(executable, self._program), self._lock)
         self._inputs = executable.inputs
         self._names = [s.name for s in self._inputs]
         self._dtypes = [s.dtype.numpy for s in self._inputs]
         self._output_dtypes = [s.dtype.numpy for s in executable.outputs]
+        self._has_rooms = any(s.room for s in executable.outputs)
         self._simple = all(isinstance(s, TensorSpec) for s in self._inputs)
         self._known: dict[Any, BoundSteps] = {}
         self._sizes = data_sizes(executable)
@@ -114,7 +115,7 @@ class GraphModule(TvmMethods):
         return f"GraphModule({self._what}: {listing(self._inputs)} -> {listing(self.executable.outputs)})"
 
     def reset(self) -> None:
-        """Fill all states with zeros, as before the first run."""
+        """Give all states their first values again: zeros, unless the model sets another value."""
         self.state.reset()
 
     def share_states(self, other: GraphModule) -> None:
@@ -249,8 +250,9 @@ class GraphModule(TvmMethods):
             if self.executable.bounds:
                 check_bounds(self.executable, arrays, self._program.states, bound.env)
             results = self._destinations(bound, out, arrays)
-            bound.run(list(map(argument, arrays)), list(map(argument, results)), self.listeners)
-            return self._shaped(results, bound)
+            written = results if out is None or not self._has_rooms else self._with_room(results)
+            bound.run(list(map(argument, arrays)), list(map(argument, written)), self.listeners)
+            return self._shaped(results if written is results else _copied(written, results), bound)
 
     # -- timing
 
@@ -270,8 +272,10 @@ class GraphModule(TvmMethods):
             if self.executable.bounds:
                 check_bounds(self.executable, arrays, self._program.states, bound.env)
             results = self._destinations(bound, out, arrays)
-            addresses, written = list(map(argument, arrays)), list(map(argument, results))
-            times = stamped_times(bound, self.executable.target, addresses, written)
+            written = results if out is None or not self._has_rooms else self._with_room(results)
+            addresses, places = list(map(argument, arrays)), list(map(argument, written))
+            times = stamped_times(bound, self.executable.target, addresses, places)
+            results = results if written is results else _copied(written, results)
             return StampedRun(self._shaped(results, bound), times, bound.env)
 
     # -- steps of every call
@@ -298,6 +302,13 @@ class GraphModule(TvmMethods):
             self._known = {k: b for k, b in self._known.items() if b is not bound and self._program.holds(b)}
             self._known[shapes] = bound
         return arrays, bound
+
+    def _with_room(self, results: list[Any]) -> list[Any]:
+        """Return the caller's arrays for the outputs, with new arrays for those outputs that need room after them."""
+        return [
+            aligned_array(result.shape, result.dtype, spec.room) if spec.room else result
+            for spec, result in zip(self.executable.outputs, results, strict=True)
+        ]
 
     def _too_large(self, bound: BoundSteps) -> InputError:
         """Return the error for outputs that do not fit in this machine's memory."""
@@ -346,7 +357,10 @@ class GraphModule(TvmMethods):
             shapes = zip(specs, bound.output_shapes, self._output_dtypes, strict=True)
             try:
                 if self._device is None:
-                    return [np.empty(shape, dtype) for _, shape, dtype in shapes]
+                    return [
+                        aligned_array(shape, dtype, spec.room) if spec.room else np.empty(shape, dtype)
+                        for spec, shape, dtype in shapes
+                    ]
                 if out is None:
                     return [aligned_array(shape, dtype) for _, shape, dtype in shapes]
             except (MemoryError, OSError, ValueError):
@@ -370,3 +384,11 @@ class GraphModule(TvmMethods):
         inputs = [(s.name, a) for s, a in zip(self._inputs, arrays, strict=True) if hasattr(a, "nbytes")]
         disjoint(self._what, list(zip(self.output_names, results, strict=True)), inputs)
         return results
+
+
+def _copied(written: Sequence[Any], results: list[Any]) -> list[Any]:
+    """Copy the arrays that a run wrote to the caller's arrays, and return these."""
+    for array, result in zip(written, results, strict=True):
+        if array is not result:
+            result[...] = array
+    return results

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, Unsupported, nearest, report
-from ..executable import Bound, Executable, State, TensorSpec, evaluate
+from ..executable import Bound, Executable, State, beginning, evaluate
 from ..executable.alignment import aligned_empty
 from ..executable.evaluation import Number
 from ..expr import Var
@@ -17,12 +17,14 @@ from .arguments import Array, checked_array
 from .shapes import check_fixed_dims
 
 
-def zeros_of(spec: TensorSpec) -> Array:
-    """Return new memory for a state: an aligned, dense array of zeros."""
-    shape = tuple(int(d) for d in spec.shape)  # type: ignore[arg-type]
-    data = aligned_empty(int(np.prod(shape, dtype=np.int64)) * spec.dtype.bytes)
-    data[:] = 0
-    return data.view(spec.dtype.numpy).reshape(shape)
+def first_values(executable: Executable) -> list[Array]:
+    """Return new memory for the states of an executable, as before the first run: aligned, dense arrays."""
+    arrays = []
+    for spec in executable.states:
+        first = beginning(executable, spec)
+        arrays.append(aligned_empty(first.nbytes).view(first.dtype).reshape(first.shape))
+        arrays[-1][...] = first
+    return arrays
 
 
 def memory_of(executable: Executable, program: Any) -> Sequence[Any]:
@@ -40,9 +42,9 @@ class States(Mapping[str, Array]):
     the module. `update` sets several states, or none of them if one of the arrays does not fit.
     """
 
-    def __init__(self, what: str, specs: Sequence[TensorSpec], memory: Sequence[Any], lock: threading.RLock) -> None:
-        self._what, self._lock = what, lock
-        self._specs = {spec.name: spec for spec in specs}
+    def __init__(self, executable: Executable, memory: Sequence[Any], lock: threading.RLock) -> None:
+        self._executable, self._what, self._lock = executable, executable.name, lock
+        self._specs = {spec.name: spec for spec in executable.states}
         self._memory = dict(zip(self._specs, memory, strict=True))
 
     def __getitem__(self, name: str) -> Array:
@@ -84,10 +86,10 @@ class States(Mapping[str, Array]):
                 self._memory[name][...] = array
 
     def reset(self) -> None:
-        """Fill all states with zeros, as before the first run."""
+        """Give all states their first values again: zeros, unless the model sets another value."""
         with self._lock:
-            for memory in self._memory.values():
-                memory.fill(0)
+            for name, memory in self._memory.items():
+                memory[...] = beginning(self._executable, self._specs[name])
 
     def memory_in(self, other: States) -> list[Any]:
         """Return the memory of another module's states, in the order of these.

@@ -1,8 +1,8 @@
 """Hypothesis strategy: random programs with states, with inputs for several runs, and all kinds of conflicts of states.
 
-A state may become any value of its type: itself, another state, the same value as another state, or an update of
-itself, once or several times, also through another shape. The value that an update overwrites may be read before or
-after it.
+A state may begin as any array, and become any value of its type: itself, another state, the same value as another
+state, or an update of itself, once or several times, also through another shape. The value that an update overwrites
+may be read before or after it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,12 @@ def stateful(draw: st.DrawFn, moves: int = 5, runs: int = 3) -> Stateful:
     for state in draw(st.permutations(states)):
         pairs[state] = draw(st.sampled_from([*values, *versions[state][-1:] * len(values)]))
     outputs = [*draw(st.lists(st.sampled_from(values), max_size=2)), values[-1]]
-    graph = b.build(outputs, states=pairs)
+    shape = (batch, places, width)
+    firsts = {state: draw(st.integers(1, 2**16)) for state in draw(st.lists(st.sampled_from(states), unique=True))}
+    first = {
+        state: np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float32) for state, seed in firsts.items()
+    }
+    graph = b.build(outputs, states=pairs, first=first)
     seeds = np.random.default_rng(draw(st.integers(0, 2**16)))
     given = tuple(
         {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -9,16 +11,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
 
 import minitvm as tvm
 from minitvm.errors import InputError, MinitvmError, TypeMismatch, Unsupported, VerificationError
-from minitvm.executable import Bound, Executable, Input, State, TensorSpec, load, save, script, verify
-from minitvm.expr import DType, SizeVar
-from minitvm.graph import Graph, GraphBuilder
+from minitvm.executable import Bound, Executable, Input, State, StateSpec, load, save, script, verify
+from minitvm.expr import DType, SizeVar, structural_equal
+from minitvm.frontends.relax import script as relax_script
+from minitvm.graph import Graph, GraphBuilder, GraphState, verify_graph
 from minitvm.reference import executable as interpreter
 from minitvm.reference import graph as oracle
 from minitvm.runtime import GraphModule
 from minitvm.runtime.states import memory_of
+from minitvm.script import from_source
+from tests.fewer import examples
 
 
 def log() -> Graph:
@@ -258,12 +265,14 @@ def test_states_that_do_not_fit_are_refused_where_they_are_declared() -> None:
 
 
 BROKEN = [
-    ("unique_names", {"states": (TensorSpec("rows", DType("float32"), (1, 4, 2)),) * 2}),
-    ("states_fixed", {"states": (TensorSpec("rows", DType("float32"), (SizeVar("n"), 4, 2)),)}),
+    ("unique_names", {"states": (StateSpec("rows", DType("float32"), (1, 4, 2)),) * 2}),
+    ("states_fixed", {"states": (StateSpec("rows", DType("float32"), (SizeVar("n"), 4, 2)),)}),
+    ("states_fixed", {"states": (StateSpec("rows", DType("float32"), (1, 4, 2), first=0),)}),  # of another type
+    ("states_fixed", {"states": (StateSpec("rows", DType("float32"), (1, 4, 2), first=9),)}),
     ("states_fixed", {"bounds": (Bound(State(3), 0, 1),)}),
     ("states_fixed", {"bounds": (Bound(Input(0), 0, 1),)}),  # floats
     ("indices_in_range", {"states": ()}),
-    ("arguments_fit", {"states": (TensorSpec("rows", DType("int64"), (1, 4, 2)),)}),
+    ("arguments_fit", {"states": (StateSpec("rows", DType("int64"), (1, 4, 2)),)}),
 ]
 
 
@@ -298,3 +307,91 @@ def test_a_module_without_states_suggests_none() -> None:
     module = tvm.build(b.build(b.op("add", b.input("x", (1,)), 1.0)), threads=1)
     with pytest.raises(InputError, match="plain has no state 'nope'; known: none$"):
         module.state["nope"]
+
+
+DTYPES = ["float32", "float16", "bfloat16", "float64", "int8", "uint8", "int32", "int64", "bool"]
+
+
+@st.composite
+def counters(draw: st.DrawFn) -> tuple[Graph, np.ndarray, np.ndarray]:
+    """Draw a graph that adds its input to a state, the first value of the state, and an input."""
+    dtype = DType(draw(st.sampled_from(DTYPES)))
+    shape = tuple(draw(st.lists(st.integers(0, 3), max_size=2)))
+    numbers = np.random.default_rng(draw(st.integers(0, 2**16)))
+    first, x = (np.array(numbers.integers(-4, 5, shape) * draw(st.booleans()), dtype.numpy) for _ in range(2))
+    first = draw(st.sampled_from([first, np.full(shape, 3).astype(dtype.numpy)]))
+    b = GraphBuilder("counter")
+    state, step = b.input("state", shape, dtype), b.input("step", shape, dtype)
+    new = b.op("logical_xor" if dtype.is_bool else "add", state, step)
+    return b.build(new, states={state: new}, first={state: first}), first, x
+
+
+@examples(25, 300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(counters())
+def test_a_first_value_is_where_all_forms_of_a_program_begin(
+    tmp_path_factory: pytest.TempPathFactory, case: tuple[Graph, np.ndarray, np.ndarray]
+) -> None:
+    """The text, the interpreters, the module, its reset, its artifact and its pickle all begin as the graph says."""
+    graph, first, x = case
+    folder = tmp_path_factory.mktemp("first")
+    again = from_source(relax_script(graph))["main"]
+    assert structural_equal(again, graph)
+    expected = np.asarray(np.logical_xor(first, x) if first.dtype == bool else first + x)
+    executable: Executable = tvm.lower(again, stop_at="executable")
+    save(executable, folder / "counter")
+    assert script(load(folder / "counter")) == script(executable)
+    for run in (oracle.run, interpreter.run):
+        states: dict[str, np.ndarray] = {}
+        results = [run(graph if run is oracle.run else executable, {"step": x}, states=states) for _ in range(2)]
+        assert same_bits(results[0][0], expected)
+    module = GraphModule(load(folder / "counter"), threads=1)
+    assert same_bits(module.state["state"], first)
+    assert same_bits(module(x), expected)
+    module(x)
+    copy = pickle.loads(pickle.dumps(module))
+    assert same_bits(copy.state["state"], module.state["state"])
+    for reset in (module, copy):
+        reset.reset()
+        assert same_bits(reset.state["state"], first)
+    module.export(folder / "counter.tvm")
+    assert same_bits(tvm.runtime.load(folder / "counter.tvm")(x), expected)
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def test_a_first_value_is_printed() -> None:
+    b = GraphBuilder("count")
+    count = b.input("count", (2,), "int32")
+    graph = b.build(b.op("multiply", count, 2), states={count: b.op("add", count, 1)}, first={count: 5})
+    assert "# the first run's count is 5\n" in graph.script()
+    assert 'count = state((2,), "int32", first=count_first)' in script(tvm.lower(graph, stop_at="executable"))
+    assert b.build(count, states={count: count}, first={count: 0}).states[0].first is None
+
+
+def test_a_first_value_that_does_not_fit_is_refused() -> None:
+    b = GraphBuilder()
+    x = b.input("x", (2,))
+    with pytest.raises(InputError) as caught:
+        b.build(x, states={x: x}, first={x: np.zeros(3, np.float32)})
+    assert str(caught.value) == (
+        "the first value of the state x\n  wanted: float32[2], or a number\n  found:  float32[3]"
+    )
+    with pytest.raises(InputError, match="a first value is for a state, found Value"):
+        b.build(x, first={x: 1.0})
+    broken = replace(b.build(x, states={x: x}), states=(GraphState(0, 0, np.zeros(3, np.float32)),))
+    with pytest.raises(VerificationError, match=r"the state x is float32\[2\], and its first value float32\[3\]"):
+        verify_graph(broken)
+
+
+@pytest.mark.parametrize(
+    "attrs", ['{"states": [[0, 5]]}', '{"states": [[0, 0]], "first": ["x"]}', '{"states": [[0, 0]], "first": ["[1]"]}']
+)
+def test_states_of_a_relax_text_that_do_not_fit_are_refused(attrs: str) -> None:
+    b = GraphBuilder()
+    x = b.input("x", (2,))
+    text = relax_script(b.build(b.op("negative", x), states={x: b.op("negative", x)}))
+    text = re.sub(r'\{"states".*\}', lambda _: attrs.replace("0, 0", "0, 1"), text).replace('["[1]"]', '["[1, 2, 3]"]')
+    with pytest.raises(MinitvmError, match="the states of a function"):
+        from_source(text)

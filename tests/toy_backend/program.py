@@ -14,7 +14,7 @@ from minitvm.events import Listener
 from minitvm.executable.alignment import array_at
 from minitvm.runtime.program import Program as Base
 from minitvm.runtime.shapes import Bindings, shape_of
-from minitvm.runtime.states import zeros_of
+from minitvm.runtime.states import first_values
 from minitvm.runtime.steps import BoundSteps
 
 
@@ -26,7 +26,7 @@ class Program(Base):
             raise Unsupported("the toy calls no external engines")
         super().__init__(executable)
         self.threads = 1
-        self.states = [zeros_of(spec) for spec in executable.states]
+        self.states = first_values(executable)
         self.kernels = [_function(kernel) for kernel in executable.kernels]
 
     def bound_to(self, env: Bindings) -> Bound:

@@ -67,7 +67,8 @@ def check_text(api: Interface, weights: Weights, example: CheckData) -> str:
             f'    arguments.weights = contents("{n}_weights.bin", {api.macro}_WEIGHTS_BYTES);',
         ]
     if api.states:
-        lines += [f"    arguments.state = room(sizeof({n}_state));", f"    {n}_reset(arguments.state);"]
+        passed = "arguments.state, arguments.weights" if api.firsts else "arguments.state"
+        lines += [f"    arguments.state = room(sizeof({n}_state));", f"    {n}_reset({passed});"]
     for run, outputs in enumerate(example.runs):
         lines.append(f"    require({n}_run(&arguments), {n}_error_text);")
         for number, (t, array) in enumerate(zip(api.outputs, outputs, strict=True)):

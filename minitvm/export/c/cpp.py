@@ -131,7 +131,9 @@ def _constructor(api: Interface, weights: Weights) -> str:
         return (
             "    Model() = default;\n    Model(const Model &) = delete;\n    Model &operator=(const Model &) = delete;"
         )
-    linked = "    Model() = default;  // uses the weights in the program\n" if weights.linked else ""
+    begins = "{ reset(); }" if api.firsts else "= default;"
+    linked = f"    Model() {begins}  // uses the weights in the program\n" if weights.linked else ""
+    reset = "        reset();\n" if api.firsts else ""
     return f"""\
 {linked}    // Reads the file of the weights. Throws Error.
     explicit Model(const std::string &path)
@@ -143,7 +145,7 @@ def _constructor(api: Interface, weights: Weights) -> str:
                         + " bytes");
         arguments_.weights = place;
         arguments_.weights_bytes = {api.macro}_WEIGHTS_BYTES;
-    }}
+{reset}    }}
     Model(const Model &) = delete;
     Model &operator=(const Model &) = delete;"""
 
@@ -244,9 +246,10 @@ def _get_shapes(api: Interface) -> str:
 def _reset(api: Interface) -> str:
     if not api.states:
         return ""
+    passed = "state_.get(), arguments_.weights" if api.firsts else "state_.get()"
     return f"""
     // Reset the states, as before the first run.
-    void reset() {{ {api.name}_reset(state_.get()); }}
+    void reset() {{ {api.name}_reset({passed}); }}
 """
 
 

@@ -134,7 +134,15 @@ def _state(api: Interface) -> list[str]:
     for state in api.states:
         text = f"{api.macro}_ALIGNED {state.ctype} {state.name}[{max(1, _fixed(state.elements))}];"
         lines.append(f"    {text}  /* {comment(f'{state.spec.name}: {state.shape_text}')} */")
-    return [*lines, f"}} {n}_state;", "", f"void {n}_reset({n}_state *state);"]
+    lines += [f"}} {n}_state;", ""]
+    if api.firsts:
+        lines.append("/* The weights hold the first values of states: pass the same pointer as to a run. */")
+    return [*lines, f"void {n}_reset({reset_parameters(api)});"]
+
+
+def reset_parameters(api: Interface) -> str:
+    """Return the parameters of the function that resets the states."""
+    return f"{api.name}_state *state" + (", const void *weights" if api.firsts else "")
 
 
 def _arguments(api: Interface, weights: Weights) -> list[str]:

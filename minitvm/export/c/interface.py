@@ -107,6 +107,12 @@ class Interface:
         ]
 
     @cached_property
+    def firsts(self) -> list[tuple[CTensor, int]]:
+        """The states that do not begin as zeros, each with the index of the constant that is its first value."""
+        pairs = zip(self.states, self.executable.states, strict=True)
+        return [(tensor, spec.first) for tensor, spec in pairs if spec.first is not None]
+
+    @cached_property
     def states(self) -> list[CTensor]:
         """The states, in the executable's order."""
         specs = self.executable.states

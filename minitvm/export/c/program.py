@@ -11,6 +11,7 @@ from ...expr import Expr
 from ...target import Target
 from . import checks
 from .failures import KINDS, Failures
+from .header import reset_parameters
 from .interface import Interface
 from .kernels import CKernel
 from .names import comment
@@ -49,7 +50,7 @@ def program_text(api: Interface, weights: Weights, kernels: KernelText) -> str:
         _support(api, weights, body),
         plan,
         run,
-        _reset(api) if api.states else "",
+        _reset(api, weights) if api.states else "",
         _error_text(api, failures),
     ]
     return "\n".join(part.strip("\n") + "\n" for part in parts if part.strip())
@@ -259,14 +260,16 @@ static void copy_bytes(void *to, const void *from, int64_t bytes)
 }"""
 
 
-def _reset(api: Interface) -> str:
-    return f"""\
-void {api.name}_reset({api.name}_state *state)
-{{
-    if (state != NULL)
-        memset(state, 0, sizeof *state);
-}}
-"""
+def _reset(api: Interface, weights: Weights) -> str:
+    lines = ["if (state == NULL)", "    return;", "memset(state, 0, sizeof *state);"]
+    if api.firsts:
+        lines += ["if (weights == NULL)", f"    {f'weights = {api.name}_weights' if weights.linked else 'return'};"]
+    for tensor, number in api.firsts:
+        nbytes = api.executable.constants[number].data.nbytes
+        source = f"(const unsigned char *)weights + {weights.offsets[number]}"
+        lines.append(f"memcpy(state->{tensor.name}, {source}, {nbytes});")
+    body = "\n".join(f"    {line}" for line in lines)
+    return f"void {api.name}_reset({reset_parameters(api)})\n{{\n{body}\n}}\n"
 
 
 def _error_text(api: Interface, failures: Failures) -> str:

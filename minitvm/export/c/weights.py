@@ -20,7 +20,7 @@ _PER_LINE = 24
 
 @dataclass(frozen=True)
 class Weights:
-    """The constants that steps use, one after the other. Each begins at a multiple of the alignment.
+    """The constants that steps and states use, one after the other. Each begins at a multiple of the alignment.
 
     The first 64 bytes identify them: a magic text, and the hash of the rest. `offsets` maps the index of a constant to
     its first byte. `form` is "bin", "incbin" or "array".
@@ -50,7 +50,8 @@ def collect(executable: Executable, form: str = "auto") -> Weights:
     """Return the weights of an executable. Raises `InputError` for an unknown form."""
     if form not in FORMS:
         raise InputError(f"weights={form!r}: wanted one of {', '.join(FORMS)}; {nearest(str(form), FORMS)}")
-    used = sorted({place.index for place in locations(executable) if isinstance(place, ConstantRef)})
+    firsts = {state.first for state in executable.states if state.first is not None}
+    used = sorted(firsts | {place.index for place in locations(executable) if isinstance(place, ConstantRef)})
     offsets, body = packed(executable.constants[index] for index in used)
     if form == "auto":
         form = "array" if ALIGNMENT + len(body) <= _MOST_IN_TEXT else "bin"

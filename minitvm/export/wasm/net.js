@@ -111,6 +111,7 @@ export async function load(url = new URL("./", import.meta.url), { progress, rel
   const code = await reading(file, async () => (await response(file)).arrayBuffer());
   const net = await Net.create(code, module);
   if (net.weights.length) await stream(new URL(NET.weights, folder), net.weights, progress);
+  net.reset();
   return net;
 }
 
@@ -187,9 +188,16 @@ class Net {
     return new Uint8Array(this.#memory.buffer, ...this.#weightsAt);
   }
 
-  /** Set all states, such as the caches of a language model, to zero, as before the first run. */
+  /** Give all states, such as the caches of a language model, the values that they have before the first run. */
   reset() {
-    NET.states.forEach((spec, k) => this.#view(spec, this.#statesAt[k], spec.shape).fill(spec.dtype.endsWith("int64") ? 0n : 0));
+    NET.states.forEach(({ dtype, shape, first }, k) => {
+      const state = new Uint8Array(this.#memory.buffer, this.#statesAt[k], product(shape) * ARRAYS[dtype].BYTES_PER_ELEMENT);
+      state.fill(0);
+      if (first !== undefined) {
+        const [offset, bytes] = NET.constants[first];
+        state.set(this.weights.subarray(offset, offset + bytes));
+      }
+    });
   }
 
   /**

@@ -142,7 +142,7 @@ class StepProgram:
             "sizes": [var.name for var in words],
             "inputs": inputs,
             "outputs": [_tensor(spec) for spec in x.outputs],
-            "states": [_tensor(spec) for spec in x.states],
+            "states": [_tensor(spec) | ({} if spec.first is None else {"first": spec.first}) for spec in x.states],
             "arenas": [arena.alignment for arena in x.arenas],
             "bounds": [_bound(x, bound) for bound in x.bounds],
             "errors": self.errors,

@@ -63,11 +63,21 @@ class OperandBuilder:
         """Add an input to the graph. The operand depends on this input. Raises `InputError` if the name is taken."""
         return Operand.of(self._builder.input(name, shape, dtype), frozenset((name,)))
 
-    def build(self, outputs: Sequence[tuple[str, Operand]], states: Sequence[tuple[Operand, Operand]] = ()) -> Graph:
-        """Return the graph with these outputs, named if a node computes them. `states` holds pairs (old, new)."""
+    def build(
+        self,
+        outputs: Sequence[tuple[str, Operand]],
+        states: Sequence[tuple[Operand, Operand]] = (),
+        first: Sequence[np.ndarray | None] = (),
+    ) -> Graph:
+        """Return the graph with these outputs, named if a node computes them.
+
+        `states` holds pairs (old, new), and `first` the array of each state in the first run, or None for zeros.
+        """
         values = [self.value(operand, name) for name, operand in outputs]
         pairs = {self.value(old, "old"): self.value(new, "new") for old, new in states}
-        return with_output_names(dead_code(self._builder.build(values, pairs)), [name for name, _ in outputs])
+        arrays = {old: array for old, array in zip(pairs, first, strict=False) if array is not None}
+        graph = dead_code(self._builder.build(values, pairs, arrays))
+        return with_output_names(graph, [name for name, _ in outputs])
 
     def op(self, op: str, operands: Sequence[Operand], attrs: Mapping[str, Any], name: str, where: str = "") -> Any:
         """Return the outputs of an operator: arrays if all inputs are known and can be computed, or graph nodes

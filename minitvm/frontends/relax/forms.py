@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OPEN_DIMENSION = OpenDimension
 TYPES = ("Tensor", "Tuple")
-STATES = " states"  # not a name that a text can define
+ATTRIBUTES = " attributes"  # not a name that a text can define
 
 
 @dataclass(frozen=True, slots=True)

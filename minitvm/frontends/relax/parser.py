@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, MinitvmError, ParseError, UnsupportedOperator, nearest
-from ...expr import DType, Expr, SizeVar, Var
+from ...expr import DType, Expr, SizeVar, Var, replace
 from ...graph import Graph, GraphBuilder, Value
 from ...tir.nodes import PrimFunc
 from ...tir.script.evaluate import Source
 from ...topi.shapes import differ, simple
-from . import forms
+from . import forms, states
 from .language import Tensor, Tuple
 from .operators import READ, names, our_attrs
 
@@ -68,10 +68,10 @@ class RelaxParser:
         result = self.body(node.body)
         if result is None:
             raise self.source.error(node, f"{node.name} returns nothing", wanted="return a tensor, or a tuple")
-        states = self.env.pop(forms.STATES, ())
+        attrs = self.env.pop(forms.ATTRIBUTES, {})
         outputs = self.tensors(node, result)
         graph = self.safely(node, lambda: self.b.build(outputs))
-        return Graph(graph.inputs, graph.constants, graph.nodes, graph.outputs, graph.name, tuple(map(tuple, states)))
+        return replace(graph, states=self.safely(node, lambda: states.read(attrs, graph)))
 
     # --- statements
 
@@ -110,8 +110,7 @@ class RelaxParser:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return
         if called == "R.func_attr" and isinstance(node, ast.Call):
-            attrs = self.expr(node.args[0]) if node.args else {}
-            self.env[forms.STATES] = attrs.get("states", ())
+            self.env[forms.ATTRIBUTES] = self.expr(node.args[0]) if node.args else {}
         elif called != "R.output":
             raise self.source.error(node, "a value that is not used")
 

@@ -16,6 +16,7 @@ from ...expr.printer import fresh, identifier
 from ...graph.lower import own_graph, own_scalars, to_prim_func
 from ...graph.nodes import BIND_SIZE, CALL_TIR, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
 from ...tir.nodes import IRModule, PrimFunc
+from . import states
 from .operators import Row, row_of
 
 _RESERVED = {*keyword.kwlist, "R", "T", "I", "cls"}
@@ -105,8 +106,7 @@ def _function(graph: Graph, name: str, module: str, calls: _Calls) -> list[str]:
     sizes = sorted({v.name for p in params for d in p.shape if isinstance(d, Expr) for v in _variables(d)})
     body = [f"{size} = T.int64()" for size in sizes]
     attrs: dict[str, Any] = {"num_input": len(graph.inputs)} if weights else {}
-    if graph.states:
-        attrs["states"] = [list(pair) for pair in graph.states]
+    attrs |= states.attributes(graph)
     if attrs:
         body.append(f"R.func_attr({_attribute_map(attrs)})")
     if calls.func_of:

@@ -68,9 +68,11 @@ class TFLiteImporter:
             raise ModelError(f"the model {self.model.name} has no outputs")
         states = []
         for name, state, value in list(self.variables.pairs()):
-            where = f"variable {name}"
-            states.append((state, self.variables.left(name, self._plain(value, where), where)))
-        return self.builder.build(outputs, states)
+            left = self._plain(value, f"variable {name}")
+            if left.dtype != state.dtype or left.shape != state.shape:
+                raise ModelError(f"the variable {name} begins as {state}, and a run leaves {left}")
+            states.append((state, left))
+        return self.builder.build(outputs, states, self.variables.first())
 
     def subgraph(self, number: int, arguments: Sequence[Laid]) -> list[Laid]:
         """Return the outputs of a subgraph for these inputs."""

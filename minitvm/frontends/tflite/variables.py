@@ -1,8 +1,6 @@
 """The variables of a model, which one run leaves for the next: they become states of the graph.
 
-A state is zero before the first run, but `CALL_ONCE` may give a variable another first value. Then the state holds the
-bits of the variable that differ from those of its first value (exclusive or). So a module that is reset, and every
-exported program, begins with the first value.
+The operators of `CALL_ONCE` give a variable its first value. Without one, it begins as zeros.
 """
 
 from __future__ import annotations
@@ -12,14 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import ModelError, UnsupportedOperator
+from ...errors import UnsupportedOperator
 from ..common.operand import Operand
 from ..common.operand_builder import OperandBuilder
 from . import dtypes
 from .layouts import Laid
 from .loading import OperatorNode, TensorInfo, TFLiteModel
-
-_BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,7 @@ class Variables:
                 if info.type not in dtypes.DTYPES:
                     raise UnsupportedOperator(f"{where}: a variable of the dtype {dtypes.name_of(info.type)}")
                 first = np.zeros(info.shape, dtypes.DTYPES[info.type])
-            self.current[name] = Laid(self._begin(name, first, where))
+            self.current[name] = Laid(self._begin(name, first))
         return self.current[name]
 
     def assign(self, name: str, value: Laid, operand: Operand, where: str) -> None:
@@ -61,47 +57,19 @@ class Variables:
         self._first[name] = operand.data
 
     def pairs(self) -> Iterator[tuple[str, Operand, Laid]]:
-        """Yield the name of each state, the input that holds it, and the variable's value at the end."""
+        """Yield the name of each state, its input, and the variable's value at the end."""
         for name, state in self._states.items():
             yield name, state, self.current[name]
 
-    def left(self, name: str, value: Operand, where: str) -> Operand:
-        """Return what the state of a variable holds when a run ends with this value."""
-        state = self._states[name]
-        if value.dtype != state.dtype or value.shape != state.shape:
-            raise ModelError(f"the variable {name} begins as {state}, and a run leaves {value}")
-        return self._changed(value, self._first.get(name), where)
+    def first(self) -> list[np.ndarray | None]:
+        """Return the first value of each state, or None for zeros."""
+        return [self._first.get(name) for name in self._states]
 
-    def _begin(self, name: str, first: np.ndarray, where: str) -> Operand:
+    def _begin(self, name: str, first: np.ndarray) -> Operand:
         if name not in self._assigned:
             return Operand.known(first)
-        state = self.builder.input(name, first.shape, first.dtype.name)
-        self._states[name] = state
-        return self._changed(state, self._first.get(name), where)
-
-    def _changed(self, value: Operand, first: np.ndarray | None, where: str) -> Operand:
-        """Return the exclusive or of a value and the first value of its variable."""
-        if first is None or not np.any(np.frombuffer(first.tobytes(), np.uint8)):
-            return value
-        if np.all(first == first.flat[0]):  # one element is enough: it broadcasts
-            first = first.flat[:1].reshape(())
-
-        def op(op: str, *operands: Operand, **attrs: str) -> Operand:
-            result: Operand = self.builder.op(op, operands, attrs, "variable", where)
-            return result
-
-        if value.dtype.is_bool:
-            return op("logical_xor", value, Operand.known(first))
-        whole = str(value.dtype) if not value.dtype.is_float else _BITS[value.dtype.bytes]
-        bits = op("bitwise_xor", self._cast(value, whole, where), Operand.known(first.view(whole)))
-        return self._cast(bits, str(value.dtype), where)
-
-    def _cast(self, value: Operand, dtype: str, where: str) -> Operand:
-        """Return the same bits as another dtype."""
-        if value.dtype == dtype:
-            return value
-        result: Operand = self.builder.op("reinterpret", [value], {"dtype": dtype}, "variable", where)
-        return result
+        self._states[name] = self.builder.input(name, first.shape, first.dtype.name)
+        return self._states[name]
 
 
 def handle_of(node: OperatorNode) -> Handle:

@@ -18,7 +18,7 @@ from ...executable import CallExternal, Executable, Kernel, ScalarSpec
 from ...executable.alignment import array_at
 from ...runtime.program import Program
 from ...runtime.shapes import Bindings, shape_of
-from ...runtime.states import zeros_of
+from ...runtime.states import first_values
 from ...runtime.steps import BoundSteps
 from ...target import Target
 from ...tir.nodes import PrimFunc
@@ -50,7 +50,7 @@ class InterpreterProgram(Program):
         if engines:
             raise Unsupported(f"{executable.name}: the interpreter calls no external engine, found {engines[0]}")
         self.threads = threads or 1
-        self.states = [zeros_of(spec) for spec in executable.states]
+        self.states = first_values(executable)
         self.interpreted = replace(executable, kernels=tuple(map(_with_function, executable.kernels)))
 
     def bound_to(self, env: Bindings) -> BoundInterpreter:

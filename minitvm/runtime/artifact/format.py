@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 from ...errors import ArtifactError, InputError
 
 MAGIC = b"\x93MTVM\r\n\x1a"  # no text file begins like this, and a transfer in text mode changes it
-VERSION = 3
+VERSION = 4
 ALIGNMENT = 64
 _HEAD = struct.Struct("<8sIIQ8x32s")  # magic, version, size of the table, size of the file, digest of the table
 _SIGNATURE = 32

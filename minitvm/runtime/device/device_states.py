@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import ExecutionError
 from ...executable import TensorSpec
-from ..states import zeros_of
+from ..states import first_values
 from .device import Place, as_bytes, reported
 
 if TYPE_CHECKING:
@@ -17,19 +16,18 @@ if TYPE_CHECKING:
 
 
 class DeviceState:
-    """The memory of one state. You read and set it like an array: `copy()`, `state[...] = array`, `fill(number)`."""
+    """The memory of one state. You read and set it like an array: `copy()`, `state[...] = array`."""
 
-    def __init__(self, owner: States, program: DeviceProgram, spec: TensorSpec) -> None:
+    def __init__(self, owner: States, program: DeviceProgram, spec: TensorSpec, first: np.ndarray[Any, Any]) -> None:
         self._owner, self._program, self.spec = owner, program, spec
-        zeros = zeros_of(spec)
-        self.dtype, self.shape, self.size, self.nbytes = zeros.dtype, zeros.shape, zeros.size, zeros.nbytes
-        self.buffer = program.filled(zeros)
+        self.dtype, self.shape, self.size, self.nbytes = first.dtype, first.shape, first.size, first.nbytes
+        self.buffer = program.filled(first)
         self.is_known = True  # a run that failed may have left anything
 
     def copy(self) -> np.ndarray[Any, Any]:
         """Return a copy of the state in host memory."""
         self._owner.require_known()
-        array = zeros_of(self.spec)
+        array = np.empty(self.shape, self.dtype)
         if array.size:
             with reported(self._program.device, f"a copy of {self.spec.name} to the host"):
                 self._program.device.read(as_bytes(array), Place(self.buffer))
@@ -40,7 +38,7 @@ class DeviceState:
         return self.copy() if dtype is None else self.copy().astype(dtype)
 
     def __setitem__(self, everything: Any, value: Any) -> None:
-        array = zeros_of(self.spec)
+        array = np.empty(self.shape, self.dtype)
         array[...] = value
         if array.size:
             with reported(self._program.device, f"a copy of {self.spec.name} to the device"):
@@ -48,17 +46,14 @@ class DeviceState:
                 self._program.device.finish()
         self.is_known = True
 
-    def fill(self, number: Any) -> None:
-        """Set all elements to a number."""
-        self[...] = number
-
 
 class States:
     """The memory of all states of a program."""
 
-    def __init__(self, program: DeviceProgram, specs: Sequence[TensorSpec]) -> None:
-        self._program = program
-        self.arrays = [DeviceState(self, program, spec) for spec in specs]
+    def __init__(self, program: DeviceProgram) -> None:
+        self._program, specs = program, program.executable.states
+        firsts = first_values(program.executable)
+        self.arrays = [DeviceState(self, program, spec, first) for spec, first in zip(specs, firsts, strict=True)]
 
     def lose(self) -> None:
         """Mark the values of all states as unknown, because a run failed."""

@@ -49,7 +49,7 @@ class DeviceProgram(Program):
         self.hosted = self.host.kernels
         self.kernels = self._compiled(progress, kernels)
         self.pool = Pool(self.allocated)
-        self.memory = States(self, executable.states)
+        self.memory = States(self)
         self.states = self.memory.arrays
         used = self.host.device_constants
         self.constants = [self.filled(c.data) if k in used else None for k, c in enumerate(executable.constants)]

@@ -124,8 +124,7 @@ def check(graph: Graph, inputs: Mapping[str, np.ndarray], outputs: tuple[np.ndar
     with progress() as report:
         steps = Steps(report, "interpreting the graph", len(graph.nodes))
         expected = interpreter.run(graph, dict(inputs), listeners=[steps], states={})
-    left = {number for _, number in graph.states}
-    values = [value for number, value in enumerate(graph.outputs) if number not in left]
+    values = [value for number, value in enumerate(graph.outputs) if number not in graph.left()]
     for value, actual, expected_output in zip(values, outputs, expected, strict=True):
         difference = relative_difference(actual, expected_output)
         ok = difference <= TOLERANCE

@@ -144,8 +144,46 @@ def test_the_class_reports_mistakes(tmp_path: Path) -> None:
     assert call("./main", folder=folder) == CLASS_TEXTS
 
 
+def counting_graph() -> Graph:
+    """Two numbers that begin as 5 and 7, and grow by 1 in each run."""
+    b = GraphBuilder("counts")
+    count = b.input("count", (2,), "int32")
+    return b.build(b.op("copy", count), {count: b.op("add", count, 1)}, {count: np.array([5, 7], np.int32)})
+
+
+COUNTING = """\
+#include "net.hpp"
+#include <iostream>
+
+int main()
+{
+    net::Model model%s;
+    for (int run = 0; run < 3; ++run) {
+        model.run();
+        for (std::int32_t count : model.get_output<std::int32_t>("copy"))
+            std::cout << count << ' ';
+        if (run == 1)
+            model.reset();
+    }
+}
+"""
+
+
 @needs_gcc
-@pytest.mark.parametrize("graph", [open_graph, stateful_graph])
+@pytest.mark.parametrize(("form", "argument"), [("array", ""), ("array", '("w.bin")'), ("bin", '("net_weights.bin")')])
+def test_the_class_begins_with_first_values(form: str, argument: str, tmp_path: Path) -> None:
+    folder = written(counting_graph(), tmp_path / "net", weights=form)
+    (folder / "w.bin").write_bytes(project(counting_graph(), weights="bin")["net_weights.bin"])
+    (folder / "main.cpp").write_text(COUNTING % argument)
+    sources = [path.name for path in folder.glob("net*.c")]
+    call("gcc", "-std=c11", *STRICT, "-c", *sources, folder=folder)
+    objects = [f"{name[:-2]}.o" for name in sources]
+    call("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.cpp", *objects, "-lm", folder=folder)
+    assert call("./main", folder=folder) == "5 7 6 8 5 7 "
+
+
+@needs_gcc
+@pytest.mark.parametrize("graph", [open_graph, stateful_graph, counting_graph])
 def test_each_compiler_accepts_all_files_without_warnings(graph: Any, tmp_path: Path) -> None:
     folder = tmp_path / "net"
     b = graph()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from minitvm.errors import Unsupported
 from minitvm.export.c.project import project
@@ -118,9 +119,9 @@ def test_drawn_graphs_on_arm(tmp_path_factory: pytest.TempPathFactory, drawn: Ra
 
 
 @examples(3, 30, deadline=None)
-@given(stateful())
-def test_drawn_graphs_with_states(tmp_path_factory: pytest.TempPathFactory, drawn: Stateful) -> None:
-    check(drawn.graph, tmp_path_factory.mktemp("drawn") / "net", inputs=drawn.runs[0])
+@given(stateful(), st.sampled_from(["array", "incbin", "bin"]))
+def test_drawn_graphs_with_states(tmp_path_factory: pytest.TempPathFactory, drawn: Stateful, weights: str) -> None:
+    check(drawn.graph, tmp_path_factory.mktemp("drawn") / "net", inputs=drawn.runs[0], weights=weights)
 
 
 THREADS = """

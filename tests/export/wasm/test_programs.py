@@ -57,6 +57,19 @@ def test_states_outlive_a_run(exported: Exported) -> None:
     assert [outputs[0].flat[0] for outputs in results] == [3, 10, 8]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "int8"])
+def test_states_begin_as_their_first_values(exported: Exported, dtype: str) -> None:
+    b = GraphBuilder("counts")
+    up, down = b.input("up", (3,), dtype), b.input("down", (3,), dtype)
+    states = {up: b.op("add", up, 1), down: b.op("subtract", down, 1)}
+    graph = b.build([b.op("copy", up), b.op("copy", down)], states, {down: np.array([5, 6, 7]).astype(dtype)})
+    results = exported.agree(graph, {}, {})
+    assert [[array.tolist() for array in outputs] for outputs in results] == [
+        [[0, 0, 0], [5, 6, 7]],
+        [[1, 1, 1], [4, 5, 6]],
+    ]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_elementary_functions(exported: Exported, dtype: str) -> None:
     b = GraphBuilder("functions")

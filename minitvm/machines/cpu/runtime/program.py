@@ -23,7 +23,7 @@ from ....free_memory import out_of_memory
 from ....runtime.hosted import hosted, room
 from ....runtime.program import Program
 from ....runtime.shapes import Bindings, beyond_bound, require_room, shape_of
-from ....runtime.states import zeros_of
+from ....runtime.states import first_values
 from ....runtime.steps import Array, BoundSteps, Part, Stretch
 from ....runtime.words import scalar_word
 from .compiled_for import isa_of
@@ -75,7 +75,7 @@ class CpuProgram(Program):
         self.threads = self.team.threads
         self.constants = [aligned(c.data) for c in executable.constants]
         self.constant_places = [address(array) for array in self.constants]
-        self.states = [zeros_of(spec) for spec in executable.states]
+        self.states = first_values(executable)
         move_to_huge_pages([*self.constants, *self.states])
         # Shared by programs bound to different shapes, only one of which runs at a time; they only grow.
         self._arenas = [Room(max(a.alignment, ALIGNMENT), isinstance(a.size, int)) for a in executable.arenas]
