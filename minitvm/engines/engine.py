@@ -56,8 +56,8 @@ class Translation:
     """A region in the form that an engine reads, which is stored in artifacts: text, and the number of bytes of
     working memory that a call needs. Our memory plan gives it this memory.
 
-    The plan also leaves `room` bytes after each output, which a call may overwrite. Only outputs of the whole network
-    have no room, because they are in the caller's arrays.
+    The plan also leaves `room` bytes after each output, which a call may overwrite. On a GPU, outputs of the whole
+    network have no room.
     """
 
     code: str

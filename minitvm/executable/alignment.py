@@ -37,10 +37,12 @@ def aligned_empty(nbytes: int, alignment: int = ALIGNMENT) -> np.ndarray[Any, An
     return room[skip : skip + nbytes]
 
 
-def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an uninitialised array that begins at a multiple of the cache line size."""
+def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any], room: int = 0) -> np.ndarray[Any, Any]:
+    """Return an uninitialised array that begins at a multiple of the cache line size, with `room` more bytes of memory
+    after it.
+    """
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    return aligned_empty(nbytes).view(dtype).reshape(shape)
+    return aligned_empty(nbytes + room)[:nbytes].view(dtype).reshape(shape)
 
 
 def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

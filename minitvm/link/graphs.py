@@ -62,7 +62,10 @@ def link_graph(
     names = [] if before is None else [v.name for v in before.outputs]
     inputs = [v for v in fused.inputs if v not in numbers]
     specs = list(map(_spec, inputs))
-    results = [x.TensorSpec(name, v.dtype, v.shape) for name, v in _named_outputs(fused, names)]
+    results = [
+        replace(x.TensorSpec(name, v.dtype, v.shape), room=linking.rooms.get(number, 0))
+        for number, (name, v) in enumerate(_named_outputs(fused, names))
+    ]
     used: set[str] = set()
     constants = [constant(fresh(item.value.name, used), item.data) for item in arrays.values()]
     places: dict[str, x.Input | x.State] = {v.name: x.Input(number) for number, v in enumerate(inputs)}
@@ -232,6 +235,7 @@ class _Linking:
     constants: Mapping[int, int]
     facts: Sequence[Expr]
     conditions: list[x.Guard] = field(default_factory=list)
+    rooms: dict[int, int] = field(default_factory=dict)  # bytes after outputs, by their indices
 
     def nodes(self, level: GraphLevel, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
         """Add the steps of one graph, and add the slots of its values to `slots`. The slots in `outputs` are fixed."""
@@ -294,10 +298,11 @@ class _Linking:
         """
         attrs = {key: value for key, value in node.attrs.items() if key not in ("graph", ENGINE, "seconds", "room")}
         room = node.attrs.get("room", 0)
-        rooms = [0 if value in slots or value in outputs else room for value in node.outputs]
-        for value, more in zip(node.outputs, rooms, strict=True):
+        rooms = []
+        for value in node.outputs:
+            rooms.append(self._room(slots.get(value, outputs.get(value)), room))
             if value not in slots:
-                slots[value] = outputs.get(value) or _slot(value, room=more)
+                slots[value] = outputs.get(value) or _slot(value, room=room)
         if any(rooms):
             attrs["rooms"] = rooms
         reads, writes = ([(slots[v], _spec(v)) for v in values] for values in (node.inputs, node.outputs))
@@ -306,6 +311,17 @@ class _Linking:
             name = f"{node.graph.name}_workspace"
             writes.append((Slot(name, nbytes), x.TensorSpec(name, DType("uint8"), (nbytes,))))
         self.linker.call_engine(node.engine, reads, writes, {"region": node.graph.name, **attrs}, node.graph.name)
+
+    def _room(self, slot: Slot | None, room: int) -> int:
+        """Return the bytes after a result of a region that its engine may overwrite, out of the `room` that it needs.
+        `slot` is the fixed place of the result, if it has one.
+        """
+        if slot is None:
+            return room
+        if not isinstance(slot.location, x.Output) or self.linker.target.split()[0] != "cpu":
+            return 0
+        self.rooms[slot.location.index] = room  # whoever allocates the output reserves these bytes
+        return room
 
     def python(self, node: Any, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
         """Add the call of a Python function, which writes into the places of its results."""

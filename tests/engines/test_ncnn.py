@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,33 @@ def test_squeezenet_is_one_region() -> None:
     expected = minitvm.build(graph, threads=1)(image)
     np.testing.assert_allclose(module(image), expected, rtol=0, atol=1e-4 * np.abs(expected).max())
     assert session.plan.size < sum(session.plan.sizes) / 4, "the plan reuses memory"
-    assert session.copies == 1, "the result of the network, which is in the array of the caller"
+    assert session.copies == 0, "the module allocates its result with the room that ncnn needs"
+
+
+def test_the_results_of_a_network_need_no_copy(tmp_path: Path) -> None:
+    """Results of several regions are computed in the arrays that the module returns, also in those of an artifact.
+
+    An array of the caller has no room after it: its result is copied, and nothing after it is overwritten.
+    """
+    b = GraphBuilder("two_results")
+    x = b.op("nn.relu", b.op("nn.conv2d", b.input("x", (1, 8, 8, 8)), weights(0, 16, 8, 3, 3), padding=1))
+    y = b.op("nn.conv2d", b.op("trunc", x), weights(1, 8, 16, 1, 1))
+    graph = b.build([x, y])
+    module = check(graph)
+    module.export(tmp_path / "net.tvm")
+    data = weights(5, 1, 8, 8, 8)
+    expected = interpreter.run(graph, [data])
+    for own in (module, minitvm.runtime.load(tmp_path / "net.tvm")):
+        assert [spec.room for spec in own.executable.outputs] == [4, 4]
+        for result, other in zip(own(data), expected, strict=True):
+            np.testing.assert_allclose(result, other, rtol=1e-4, atol=1e-4)
+        assert [session.copies for session in sessions(own)] == [0] * len(sessions(own))
+        around = [np.full(2 + other.size, 7, np.float32) for other in expected]
+        outputs = [array[1:-1].reshape(other.shape) for array, other in zip(around, expected, strict=True)]
+        own(data, out=outputs)
+        for array, result, other in zip(around, outputs, expected, strict=True):
+            np.testing.assert_allclose(result, other, rtol=1e-4, atol=1e-4)
+            assert array[0] == array[-1] == 7, "the memory of the caller around a result"
 
 
 def test_another_processor_gets_a_plan_of_its_own() -> None:
