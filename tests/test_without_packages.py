@@ -65,6 +65,7 @@ COMPILED = {
     "30": "runs the operators of a network that stay on the host",
     "32": "measures what a model predicts",
     "37": "runs a language model",
+    "38": "times products of one row and of many",
 }
 CHECKED_BY_KERNELS = {"04"}  # its exercise is an operator, and the check compiles a model with it
 MISSING = "llvmlite is not installed, and it is needed to prepare"
