@@ -89,16 +89,17 @@ def saved() -> Attention:
 
 def drawing(attention: Attention, titles: Mapping[tuple[int, int], str]) -> Picture:
     """Return a picture of heads, each with its title: a row for each query, and a column for each key."""
-    size, left, top, tokens = 18, 70, 110, attention.tokens
-    wide = size * len(tokens) + left + 20
-    picture = Picture(wide * len(titles), top + size * len(tokens) + 20)
+    size, first, top, tokens = 17, 64, 104, attention.tokens
+    wide = size * len(tokens) + 8
+    picture = Picture(first + wide * len(titles), top + size * len(tokens) + 10)
     for number, (head, title) in enumerate(titles.items()):
-        x = wide * number + left
-        picture.words(x, 22, title, 14)
+        x = first + wide * number
+        picture.words(x, 22, title, 13)
         for column, token in enumerate(tokens):
             picture.upwards(x + size * (column + 0.7), top - 6, token.strip(), 12)
         for row, token in enumerate(tokens):
-            picture.words(x - 6, top + size * (row + 0.7), token.strip(), 12, "end")
+            if number == 0:
+                picture.words(x - 6, top + size * (row + 0.7), token.strip(), 12, "end")
             for column in range(row + 1):
                 colour = drawings.shade(float(attention.heads[head][row, column]))
                 picture.box(x + size * column, top + size * row, size - 1, size - 1, colour, "#999999")

@@ -239,18 +239,18 @@ for token, row in zip(numbers, logits):
 # %%
 words = [token.strip() for token in VOCABULARY]
 colours = (drawings.BLUE, drawings.ORANGE, drawings.SERIES[2])
-picture = Picture(890, 210)
+picture = Picture(390, 478)
+for column in range(WIDTH):
+    picture.upwards(80 + 20 * column, 52, words[column % V], 12)
 for number, (step, x) in enumerate(seen.items()):
-    left = 60 + 280 * number
-    picture.words(left, 22, step, 14)
-    for column in range(WIDTH):
-        picture.upwards(left + 14 * column + 11, 84, words[column % V], 11)
+    top = 76 + 134 * number
+    picture.words(20, top - 8, step, 13)
     for row, features in enumerate(x):
-        picture.words(left - 4, 101 + 14 * row, words[numbers[row]], 11, "end")
+        picture.words(60, top + 13 + 18 * row, words[numbers[row]], 12, "end")
         for column, value in enumerate(features):
             colour = colours[column // V] if value > 0.5 else drawings.PALE
-            picture.box(left + 14 * column, 90 + 14 * row, 14, 14, colour, "#999999")
-picture.words(60, 198, "groups of features: this token (blue), the one before (orange), the next one (green)", 12)
+            picture.box(66 + 20 * column, top + 18 * row, 20, 18, colour, "#999999")
+picture.words(20, 468, "blue: this token; orange: the one before; green: the next one", 12)
 print("the picture:", picture.save("features"))
 
 # %% [markdown]
