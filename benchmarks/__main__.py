@@ -21,12 +21,13 @@ from . import (
     resnet50,
     runtime_overhead,
     schedule,
+    tflite,
     wasm,
 )
 
 BENCHMARKS = (
     matmul, layers, cases, operators, networks, opensizes, quantized, decoder, artifact, builds, c_export,
-    resnet50, runtime_overhead, schedule, oracle, wasm,
+    resnet50, runtime_overhead, schedule, oracle, tflite, wasm,
 )  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,3 +49,19 @@ def all_of(model: Any, inputs: Mapping[str, np.ndarray], threads: int) -> dict[s
     if other is not None:
         found["OpenVINO"] = other
     return found
+
+
+def litert(model: Path, shapes: Sequence[Sequence[int]] = (), threads: int = 1) -> Any:
+    """LiteRT's interpreter of a TFLite model, with its default kernels and the XNNPACK delegate.
+
+    `shapes` are those of the first inputs, for a model that leaves sizes open.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from ai_edge_litert.interpreter import Interpreter
+
+        interpreter = Interpreter(model_path=str(model), num_threads=threads)
+    for detail, shape in zip(interpreter.get_input_details(), shapes, strict=False):
+        interpreter.resize_tensor_input(detail["index"], list(shape))
+    interpreter.allocate_tensors()
+    return interpreter

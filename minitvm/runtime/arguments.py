@@ -178,8 +178,19 @@ def disjoint(what: str, written: Sequence[tuple[str, Any]], others: Sequence[tup
     """Raise `InputError` if a destination shares memory with another argument, because kernels assume that no two
     arguments overlap.
     """
-    spans = [(name, *_span(array)) for name, array in (*written, *others)]
-    for i, (name, low, high) in enumerate(spans[: len(written)]):
-        for other, other_low, other_high in spans[i + 1 :]:
+    both = overlapping([array for _, array in written], [array for _, array in others])
+    if both is not None:
+        (name, _), (other, _) = ((*written, *others)[number] for number in both)
+        raise InputError(f"{what}: {name} is written, and shares memory with {other}")
+
+
+def overlapping(written: Sequence[Any], others: Sequence[Any]) -> tuple[int, int] | None:
+    """Return the numbers of two arrays that share memory, the first of them written, or None. The numbers of `others`
+    follow those of `written`.
+    """
+    spans = list(map(_span, (*written, *others)))
+    for i, (low, high) in enumerate(spans[: len(written)]):
+        for j, (other_low, other_high) in enumerate(spans[i + 1 :], i + 1):
             if low < other_high and other_low < high and low < high and other_low < other_high:
-                raise InputError(f"{what}: {name} is written, and shares memory with {other}")
+                return i, j
+    return None

@@ -11,12 +11,12 @@ import numpy as np
 from ..errors import InputError, nearest
 from ..events import Listener
 from ..executable import Executable, Input, ScalarSpec
-from ..executable.alignment import address
 from ..forks import lock
+from .argument_reader import ArgumentReader, ExpectedArray, remember
 from .arguments import checked_array, checked_scalar, contiguous, destination, disjoint
 from .device.arrays import argument, resident
 from .program import Progress, open_program
-from .shapes import bind_dims, spec_text
+from .shapes import bind_dims, shapes_of, spec_text
 from .steps import BoundSteps
 from .tvm_methods import TvmMethods
 
@@ -52,10 +52,8 @@ class Function(TvmMethods):
         self._specs = [
             executable.inputs[c.index] if isinstance(c, Input) else executable.outputs[c.index] for c in self._order
         ]
-        self._dtypes = [spec.dtype.numpy for spec in self._specs]
-        self._written = [not isinstance(c, Input) for c in self._order]
         self._simple = not any(isinstance(spec, ScalarSpec) for spec in self._specs)
-        self._known: dict[Any, BoundSteps] = {}
+        self._known: dict[Any, ArgumentReader] = {}  # for calls with the same sizes as an earlier one
 
     @property
     def name(self) -> str:
@@ -89,38 +87,11 @@ class Function(TvmMethods):
 
     def __call__(self, *args: Any) -> None:
         with self._lock:
-            if not self._simple or not self._call_again(args):
+            reader = self._known.get(shapes_of(args)) if self._simple else None
+            if reader is not None and reader.read(args, True):
+                reader.run(self.listeners)
+            else:
                 self._call_checked(args)
-
-    def _call_again(self, args: Sequence[Any]) -> bool:
-        """Try the fast path for arrays whose shapes were seen before. When in doubt, do nothing and return False."""
-        try:
-            bound = self._known.get(tuple([a.shape for a in args]))
-        except AttributeError:
-            return False
-        if bound is None:
-            return False
-        spans: list[tuple[int, int]] = []
-        for a, dtype, written in zip(args, self._dtypes, self._written, strict=False):
-            if type(a) is not np.ndarray or a.dtype is not dtype:
-                return False
-            flags = a.flags
-            if not flags.c_contiguous or not flags.aligned:
-                return False
-            start = address(a)
-            end = start + a.nbytes
-            if written and not flags.writeable:
-                return False
-            for i, (low, high) in enumerate(spans):
-                if (written or self._written[i]) and low < end and start < high:
-                    return False
-            spans.append((start, end))
-        inputs = [0] * len(self.executable.inputs)
-        outputs = [0] * len(self.executable.outputs)
-        for place, written, span in zip(self._order, self._written, spans, strict=False):
-            (outputs if written else inputs)[place.index] = span[0]
-        bound.run(inputs, outputs, self.listeners)
-        return True
 
     def to_device(self, array: Any) -> Any:
         """Copy a host array to the function's device, to use it as an argument. On the CPU, return the array itself."""
@@ -179,8 +150,8 @@ class Function(TvmMethods):
         key = (tuple(shape for _, shape in tensors), tuple(n for _, n in scalars))
         bound = self._program.bind(key, env)
         if self._simple:
-            self._known = {k: b for k, b in self._known.items() if self._program.holds(b)}
-            self._known[key[0]] = bound
+            dtypes = [spec.dtype for spec in self._specs]
+            remember(self._known, key[0], bound, map(ExpectedArray, self._order, dtypes, key[0]))
         return bound, inputs, outputs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,16 +13,17 @@ import numpy as np
 from .. import doors
 from ..errors import InputError
 from ..events import Listener
-from ..executable import Executable, ScalarSpec, TensorSpec
+from ..executable import Executable, Input, Output, ScalarSpec, TensorSpec
 from ..executable.alignment import aligned_array
 from ..executable.memory_report import MemoryPlan, data_sizes, memory_plan
 from ..expr.largest import depends
 from ..forks import recursive_lock
 from ..free_memory import out_of_memory
+from .argument_reader import ArgumentReader, ExpectedArray, remember
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .device.arrays import DeviceArray, argument, resident
 from .program import Progress, open_program, stamped_times
-from .shapes import SizeChecks, bind_dims, check_fixed_dims, shape_function, spec_text
+from .shapes import SizeChecks, bind_dims, check_fixed_dims, shape_function, shapes_of, spec_text
 from .states import States, check_bounds, memory_of
 from .steps import BoundSteps
 from .time_evaluator import StampedRun
@@ -69,11 +70,12 @@ class GraphModule(TvmMethods):
         self.state = States(executable, memory_of(executable, self._program), self._lock)
         self._inputs = executable.inputs
         self._names = [s.name for s in self._inputs]
-        self._dtypes = [s.dtype.numpy for s in self._inputs]
         self._output_dtypes = [s.dtype.numpy for s in executable.outputs]
         self._has_rooms = any(s.room for s in executable.outputs)
         self._simple = all(isinstance(s, TensorSpec) for s in self._inputs)
-        self._known: dict[Any, BoundSteps] = {}
+        tensors = [s for s in self._inputs if isinstance(s, TensorSpec)]
+        self._has_one_size = self._simple and all(isinstance(d, int) for s in tensors for d in s.shape)
+        self._known: dict[Any, ArgumentReader] = {}  # for calls with the same sizes as an earlier one
         self._sizes = data_sizes(executable)
         self._late_shapes = {
             number: shape_function(spec)
@@ -200,7 +202,8 @@ class GraphModule(TvmMethods):
     # -- the plain call
 
     def __call__(self, *args: Any, out: Any = None, **inputs: Any) -> Any:
-        results = self._call(self._in_order(args, inputs), out)
+        values = self._in_order(args, inputs) if inputs or len(args) != len(self._names) else args
+        results = self._call(values, out)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _in_order(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> tuple[Any, ...]:
@@ -224,29 +227,18 @@ class GraphModule(TvmMethods):
 
     def _call(self, values: Sequence[Any], out: Any) -> list[Array]:
         arrays: Sequence[Any] = values if self._device is None else self._on_device(values)
-        # The fast path: arrays of shapes seen before. Other arguments are checked in full.
-        key: Any = None
-        if self._simple:
-            try:
-                key = tuple([a.shape for a in arrays])
-            except AttributeError:
-                key = None
         with self._lock:
-            bound = self._known.get(key) if key is not None else None
-            if bound is not None:
-                for a, dtype, spec in zip(arrays, self._dtypes, self._inputs, strict=True):
-                    # Other libraries' arrays also have shapes, and get here.
-                    if type(a) is DeviceArray and a.device is self._device and a.type == spec.dtype:
-                        continue
-                    if type(a) is not np.ndarray or a.dtype is not dtype:
-                        bound = None
-                        break
-                    flags = a.flags
-                    if not flags.c_contiguous or not flags.aligned:
-                        bound = None
-                        break
-            if bound is None:
-                arrays, bound = self._prepare(arrays)
+            reader = self._known.get(() if self._has_one_size else shapes_of(arrays))
+            if reader is not None:
+                bound = reader.bound
+                in_place = out is not None and not _is_device(out)
+                results = self._out_arrays(out) if in_place else self._new_outputs(bound, out)
+                if results is not None and reader.read((*arrays, *results), in_place):
+                    if self.executable.bounds:
+                        check_bounds(self.executable, arrays, self._program.states, bound.env)
+                    reader.run(self.listeners)
+                    return self._shaped(results, bound) if self._late_shapes else results
+            arrays, bound = self._prepare(arrays)
             if self.executable.bounds:
                 check_bounds(self.executable, arrays, self._program.states, bound.env)
             results = self._destinations(bound, out, arrays)
@@ -298,9 +290,8 @@ class GraphModule(TvmMethods):
         shapes = tuple(shape for _, shape in tensors)
         bound = self._program.bind((shapes, tuple(n for _, n in scalars)), env)
         if self._simple:
-            # The fast path's table mirrors the program's own LRU cache.
-            self._known = {k: b for k, b in self._known.items() if b is not bound and self._program.holds(b)}
-            self._known[shapes] = bound
+            key = () if self._has_one_size else shapes
+            remember(self._known, key, bound, self._expected(shapes, bound))
         return arrays, bound
 
     def _with_room(self, results: list[Any]) -> list[Any]:
@@ -310,6 +301,13 @@ class GraphModule(TvmMethods):
             for spec, result in zip(self.executable.outputs, results, strict=True)
         ]
 
+    def _expected(self, shapes: Sequence[tuple[int, ...]], bound: BoundSteps) -> Iterator[ExpectedArray]:
+        """Yield the inputs, of these shapes, and the outputs."""
+        for number, (spec, shape) in enumerate(zip(self._inputs, shapes, strict=True)):
+            yield ExpectedArray(Input(number), spec.dtype, shape)
+        for number, (spec, shape) in enumerate(zip(self.executable.outputs, bound.output_shapes, strict=True)):
+            yield ExpectedArray(Output(number), spec.dtype, shape)
+
     def _too_large(self, bound: BoundSteps) -> InputError:
         """Return the error for outputs that do not fit in this machine's memory."""
         rooms = list(zip(self.executable.outputs, bound.output_shapes, strict=True))
@@ -318,8 +316,6 @@ class GraphModule(TvmMethods):
 
     def _shaped(self, results: list[Array], bound: BoundSteps) -> list[Array]:
         """Return the outputs of a run, after giving outputs with data-dependent shapes their final shapes."""
-        if not self._late_shapes:
-            return results
         shaped = list(results)
         for number, shape_in in self._late_shapes.items():
             array, shape = results[number], shape_in(bound.env)
@@ -351,22 +347,32 @@ class GraphModule(TvmMethods):
         with self._lock:
             return pool.filled(self._device, array)
 
+    def _new_outputs(self, bound: BoundSteps, out: Any) -> list[Any]:
+        """Return new arrays for the outputs: on the host if `out` is None, and otherwise on the device."""
+        results: list[Any] = []
+        try:
+            if self._device is None:
+                for new_output in bound.new_outputs:  # a comprehension or `map` takes longer
+                    results.append(new_output())
+                return results
+            if out is None:
+                return list(map(aligned_array, bound.output_shapes, self._output_dtypes))
+        except (MemoryError, OSError, ValueError):
+            raise self._too_large(bound) from None
+        pool = self._program.pool  # type: ignore[attr-defined]
+        outputs = zip(self.executable.outputs, bound.output_shapes, strict=True)
+        return [pool.array(self._device, spec.dtype, shape, f"output {spec.name}") for spec, shape in outputs]
+
+    def _out_arrays(self, out: Any) -> list[Any] | None:
+        """Return the caller's arrays for the outputs, or None if a run cannot simply write them."""
+        arrays = list(out) if isinstance(out, list | tuple) else [out]
+        is_other = self._late_shapes or self._has_rooms or len(arrays) != self.num_outputs
+        return None if is_other else arrays
+
     def _destinations(self, bound: BoundSteps, out: Any, arrays: Sequence[Any]) -> list[Any]:
         specs = self.executable.outputs
-        if out is None or (isinstance(out, str) and out == "device"):
-            shapes = zip(specs, bound.output_shapes, self._output_dtypes, strict=True)
-            try:
-                if self._device is None:
-                    return [
-                        aligned_array(shape, dtype, spec.room) if spec.room else np.empty(shape, dtype)
-                        for spec, shape, dtype in shapes
-                    ]
-                if out is None:
-                    return [aligned_array(shape, dtype) for _, shape, dtype in shapes]
-            except (MemoryError, OSError, ValueError):
-                raise self._too_large(bound) from None
-            pool = self._program.pool  # type: ignore[attr-defined]
-            return [pool.array(self._device, spec.dtype, shape, f"output {spec.name}") for spec, shape, _ in shapes]
+        if out is None or _is_device(out):
+            return self._new_outputs(bound, out)
         for spec in specs:
             if any(depends(dim, self._sizes) for dim in spec.shape):
                 raise InputError(
@@ -392,3 +398,7 @@ def _copied(written: Sequence[Any], results: list[Any]) -> list[Any]:
         if array is not result:
             result[...] = array
     return results
+
+
+def _is_device(out: Any) -> bool:
+    return isinstance(out, str) and out == "device"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import mul
+from typing import Any
 
 from ..errors import OTHER_SIZES, InputError, report
 from ..executable import BindSize, CallKernel, Dim, Executable, Loop, Output, ScalarSpec, TensorSpec, evaluate
@@ -29,6 +30,14 @@ def spec_text(spec: TensorSpec | ScalarSpec) -> str:
     if isinstance(spec, ScalarSpec):
         return f"{spec.name}: {spec.dtype}"
     return f"{spec.name}: {spec.dtype}{shape_text(spec.shape)}"
+
+
+def shapes_of(values: Sequence[Any]) -> tuple[tuple[int, ...], ...] | None:
+    """Return the shapes of the values, or None if one of them has no shape."""
+    try:
+        return tuple([value.shape for value in values])
+    except AttributeError:
+        return None
 
 
 def bind_dims(

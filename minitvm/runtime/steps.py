@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +22,9 @@ from .. import executable as exe
 from ..errors import TargetError
 from ..events import Listener, heard
 from ..events import Step as Event
+from ..executable.alignment import aligned_array
 from ..expr import DType
+from .argument_reader import ArgumentReader, ExpectedArray
 from .externals import EngineCall
 from .shapes import Bindings, SizeChecks, beyond_bound, rooms
 
@@ -63,7 +65,8 @@ class BoundSteps:
     """A program for one set of dimensions. `env` holds their values, and `output_shapes` the resulting shapes.
 
     If the shape of an output depends on data, its entry in `output_shapes` has one dimension: the largest number of
-    elements that it can have. A run stores the sizes that it found in `env`.
+    elements that it can have. A run stores the sizes that it found in `env`. `new_outputs` holds a function for each
+    output, which returns a new array in host memory.
 
     A program with a `device` (`device.device.Device`) also accepts `device.arrays.DeviceArray`s instead of addresses;
     its `pool` creates them. A program that also has `run_stamped(inputs, outputs)` can be profiled: this method runs
@@ -77,6 +80,13 @@ class BoundSteps:
         self.program, self.env = program, env
         self.executable: exe.Executable = program.executable
         self.output_shapes = rooms(self.executable, env)
+        outputs = zip(self.output_shapes, self.executable.outputs, strict=True)
+        self.new_outputs = [
+            partial(aligned_array, shape, spec.dtype.numpy, spec.room)
+            if spec.room
+            else partial(np.empty, shape, spec.dtype.numpy)
+            for shape, spec in outputs
+        ]
         self._checks = SizeChecks(self.executable)
 
     # -- methods for a machine's kernels and memory
@@ -124,6 +134,10 @@ class BoundSteps:
         """Wait for all steps that have been started."""
 
     # -- the run
+
+    def reader(self, arrays: Sequence[ExpectedArray]) -> ArgumentReader:
+        """Return a reader for later calls with arrays of these types."""
+        return ArgumentReader(self, arrays)
 
     @cached_property
     def one_by_one(self) -> list[Single]:

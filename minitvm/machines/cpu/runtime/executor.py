@@ -52,7 +52,7 @@ the position of the head.
 **State table** (int64 words; words that different threads write are 128 bytes apart):
 
     GATE       see above; -1 makes workers end
-    PROGRAM    address of the step table; 0 between runs
+    PROGRAM    address of the step table; 0 between runs of a team
     START      two words: where the steps of a phase begin, for even and for odd phases
     ASLEEP     workers that sleep and have not been woken
     SPIN, YIELD    patience of a worker, in turns of its waiting loop
@@ -60,7 +60,8 @@ the position of the head.
     WORKER(t)  whether worker t sleeps, and the lock of Python's C library on which it sleeps
 
 The text below is compiled once per machine and kept in the kernel cache like any other kernel. Its entry has the ABI of
-a kernel: `executor(state, thread, threads)`. With one thread it runs the program with no atomics at all.
+a kernel: `executor(state, thread, threads)`. With one thread it runs the program with no atomics at all, and needs
+only the first words of a state table. With a negative thread it reads the arguments of a call (`native_reader`).
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ....runtime.time_evaluator import CLOCK
+from .native_reader import TEXT as READ_ARGUMENTS
 
 if TYPE_CHECKING:
     from .program import LoadedCode
@@ -169,6 +171,7 @@ from minitvm.machines.simd.vectors.simd import pointer_i64, pointer_u8
 
 
 def {ENTRY}(state, thread, threads):
+    {_indented(READ_ARGUMENTS, 1)}
     spin = state[{SPIN}]
     if thread > 0:
         mine = {WORKER} + {WORKER_WORDS} * thread
@@ -316,7 +319,8 @@ def {ENTRY}(state, thread, threads):
         if operation == {END}:
             break
         at += {STEP_WORDS}
-    state[{PROGRAM}] = 0
+    if threads > 1:
+        state[{PROGRAM}] = 0
     if lost > 0:
         now = clock_ns({CLOCK})
         if lost > (threads - 1) * (now - begun - lost):
@@ -364,3 +368,11 @@ def _compiled() -> LoadedCode:
 def native_call(address: int) -> NativeCall:
     """Return the kernel at an address as a Python callable `(args address, thread, threads)`."""
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
+
+
+def prepared_call(state: int, thread: int, threads: int) -> Callable[[], None]:
+    """Return a call of the executor with these arguments, which takes less than half the time of `native_call`: ctypes
+    converts the arguments only once.
+    """
+    words = (ctypes.c_void_p.from_param(state), *map(ctypes.c_int64.from_param, (thread, threads)))
+    return functools.partial(ctypes.CFUNCTYPE(None)(executor()[1].address), *words)

@@ -33,11 +33,12 @@ class HostedKernel:
         self._args = np.zeros(max(1, len(kernel.params)), np.int64)
         rows = [(kind, self._code.address, address(self._args), 0) for kind in (SEQUENTIAL, PARALLEL)]
         self._tables = [step_table([row], self._team.threads) for row in rows]
+        self._commands = [self._team.command(table) for table in self._tables]
 
     def __call__(self, arguments: Sequence[Any], parallel: bool) -> None:
         for k, (value, param) in enumerate(zip(arguments, self._params, strict=True)):
             self._args[k] = address(value) if isinstance(value, np.ndarray) else scalar_word(value, param.dtype)
-        self._team.run(self._tables[parallel].address, parallel)
+        self._commands[parallel]()
 
 
 def _loaded(kernel: Kernel) -> LoadedCode:

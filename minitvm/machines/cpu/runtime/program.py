@@ -7,7 +7,7 @@ without allocation: a call writes the addresses of its inputs and outputs into t
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +20,7 @@ from ....executable.alignment import ALIGNMENT, address, aligned, array_at
 from ....executable.evaluation import Evaluation, Number, function_of
 from ....expr import DType, Expr, Var, free_vars
 from ....free_memory import out_of_memory
+from ....runtime.argument_reader import ArgumentReader, ExpectedArray
 from ....runtime.hosted import hosted, room
 from ....runtime.program import Program
 from ....runtime.shapes import Bindings, beyond_bound, require_room, shape_of
@@ -27,8 +28,9 @@ from ....runtime.states import first_values
 from ....runtime.steps import Array, BoundSteps, Part, Stretch
 from ....runtime.words import scalar_word
 from .compiled_for import isa_of
-from .executor import BARRIER, COPY, PARALLEL, SEQUENTIAL
+from .executor import BARRIER, COPY, PARALLEL, SEQUENTIAL, executor
 from .huge_pages import Room, move_to_huge_pages
+from .native_reader import NativeReader, arrays_are_readable
 from .segments import BEYOND, DECISION, GOING, LANGUAGE, LIMIT, LOOP_WORDS, MOST, NUMBER, OVER, segments
 from .stamps import StampedProgram
 from .step_table import NativeStep, StepTable, step_table
@@ -127,9 +129,11 @@ class BoundProgram(BoundSteps):
         require_room(x, env, [max(0, size - program.room(i)) for i, size in enumerate(sizes)])
         self._arenas = [program.arena(i, size) for i, size in enumerate(sizes)]
         self._places = [address(arena) for arena in self._arenas]
-        self._input_slots: list[list[int]] = [[] for _ in x.inputs]
-        self._output_slots: list[list[int]] = [[] for _ in x.outputs]
-        self._words: list[int] = []
+        # The first words are the addresses of this call's inputs and outputs.
+        self._slots: dict[exe.Input | exe.Output, list[int]] = {
+            place: [at] for at, place in enumerate(_arguments_of(x))
+        }
+        self._words = [0] * len(self._slots)
         # Words that depend on sizes which steps bind, by the last of these steps; all sizes that the words of a step
         # depend on, and their values when the words were made.
         self._binders = {step.var: number for number, step in enumerate(x.steps) if isinstance(step, exe.BindSize)}
@@ -138,15 +142,14 @@ class BoundProgram(BoundSteps):
         }
         self._needed: dict[int, list[Var]] = {number: [] for number in self._later}
         self._made_for: dict[int, list[Number]] = {}
-        self._inputs: Sequence[int] = ()  # the addresses of this call
-        self._outputs: Sequence[int] = ()
         starts = [self._lay_out(step) for step in x.steps]
         table = np.array(self._words or [0], np.int64)
-        self._table, self._table_place = table, address(table)
+        self._table, self.table_place = table, address(table)
         self._args = table.data
         self._starts = starts
         self._parts = self.parts()
-        self._alone: dict[int, StepTable] = {}  # a table of each step that was run by itself
+        self._run_all = self._command()
+        self._alone: dict[int, Stretch] = {}  # each step that was run by itself
         self._stamped: StampedProgram | None = None
 
     # -- the argument table
@@ -184,11 +187,8 @@ class BoundProgram(BoundSteps):
         """Return the word number `at` for an argument. Inputs and outputs are recorded, because each call fills them
         in.
         """
-        if isinstance(a, exe.Input):
-            self._input_slots[a.index].append(at)
-            return 0
-        if isinstance(a, exe.Output):
-            self._output_slots[a.index].append(at)
+        if isinstance(a, exe.Input | exe.Output):
+            self._slots[a].append(at)
             return 0
         if isinstance(a, exe.Location):
             return self._address(a)
@@ -204,10 +204,8 @@ class BoundProgram(BoundSteps):
 
     def _address(self, place: exe.Location) -> int:
         """Return the address of a location in this call."""
-        if isinstance(place, exe.Input):
-            return self._inputs[place.index]
-        if isinstance(place, exe.Output):
-            return self._outputs[place.index]
+        if isinstance(place, exe.Input | exe.Output):
+            return int(self._args[self._slots[place][0]])
         if isinstance(place, exe.ConstantRef):
             return self.program.constant_places[place.index]
         if isinstance(place, exe.State):
@@ -230,7 +228,7 @@ class BoundProgram(BoundSteps):
 
     def _arguments(self, number: int) -> int:
         """Return the address of a step's arguments."""
-        return self._table_place + 8 * self._starts[number]
+        return self.table_place + 8 * self._starts[number]
 
     def parts(self, stamp: Callable[[int], NativeStep] | None = None) -> list[Part]:
         """Return tables of native steps and the steps between them that Python runs, with stamps as in
@@ -241,7 +239,7 @@ class BoundProgram(BoundSteps):
 
     def _stretch(self, table: StepTable, bounded: Sequence[int]) -> Stretch:
         """Return a table as one command of the team. `bounded` holds the numbers of its loops that have a bound."""
-        run = partial(self.program.team.run, table.address, table.parallel)
+        run = self.program.team.command(table)
         if bounded:
             words = [(number, self._starts[number]) for number in bounded]
             run = partial(_run_bounded, run, self.executable, self._args, words)
@@ -254,9 +252,29 @@ class BoundProgram(BoundSteps):
         steps, the program runs step by step.
         """
         self._point_to(inputs, outputs)
+        self.run_pointed(listeners)
+
+    def run_pointed(self, listeners: Sequence[Listener]) -> None:
+        """Run with the addresses that are in the argument table."""
         if listeners and self.run_heard(listeners):
             return
-        self.run_parts(self._parts)
+        self._run_all()
+
+    def _command(self) -> Callable[[], None]:
+        """Return all parts as one function. Most programs have only one part."""
+        match self._parts:
+            case [Stretch(run=run)]:
+                return run
+        return partial(self.run_parts, self._parts)
+
+    def reader(self, arrays: Sequence[ExpectedArray]) -> ArgumentReader:
+        if not arrays_are_readable():
+            return super().reader(arrays)
+        return NativeReader(self, arrays, executor()[1].address)
+
+    def slots(self, place: exe.Input | exe.Output) -> Sequence[int]:
+        """Return the words of the argument table that hold the address of an input or output."""
+        return self._slots[place]
 
     def run_stamped(self, inputs: Sequence[int], outputs: Sequence[int]) -> np.ndarray[Any, Any]:
         """Run as `run` does, and return when each thread reached each step: see `stamps.StampedProgram`."""
@@ -267,22 +285,19 @@ class BoundProgram(BoundSteps):
 
     def _point_to(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Put the addresses of this call into the argument table."""
-        self._inputs, self._outputs, args = inputs, outputs, self._args
-        for slots, place in zip(self._input_slots, inputs, strict=True):
+        for slots, place in zip(self._slots.values(), (*inputs, *outputs), strict=True):
             for slot in slots:
-                args[slot] = place
-        for slots, place in zip(self._output_slots, outputs, strict=True):
-            for slot in slots:
-                args[slot] = place
+                self._args[slot] = place
 
     # -- single steps
 
     def launch(self, number: int, step: exe.CallKernel | exe.Copy) -> None:  # noqa: ARG002 (its table says what it is)
         """Run one native step, with a separate table."""
-        table = self._alone.get(number)
-        if table is None:
-            table = self._alone[number] = step_table([self._native_step(number)], self.program.threads)
-        self.program.team.run(table.address, table.parallel)
+        alone = self._alone.get(number)
+        if alone is None:
+            table = step_table([self._native_step(number)], self.program.threads)
+            alone = self._alone[number] = Stretch(self.program.team.command(table), table)
+        alone.run()
 
     copy = launch
 
@@ -309,6 +324,11 @@ class BoundProgram(BoundSteps):
         for slot, value, dtype in later:
             self._args[slot] = scalar_word(value(self.env), dtype)
         self._made_for[number] = sizes
+
+
+def _arguments_of(x: exe.Executable) -> Iterator[exe.Input | exe.Output]:
+    yield from map(exe.Input, range(len(x.inputs)))
+    yield from map(exe.Output, range(len(x.outputs)))
 
 
 def _run_bounded(run: Callable[[], None], x: exe.Executable, args: Any, loops: Sequence[tuple[int, int]]) -> None:

@@ -20,11 +20,13 @@ _LINE = 16  # words in 128 bytes: words of two threads are on different cache li
 class StepTable:
     """A step table for the executor, and the counters of its pieces.
 
-    It belongs to one team, because the counters hold numbers of that team's phases.
+    It belongs to one team, because the counters hold numbers of that team's phases. `state` is a state table for a run
+    on the calling thread alone, which needs no team.
     """
 
     words: np.ndarray[Any, Any]
     taken: np.ndarray[Any, Any]
+    state: np.ndarray[Any, Any]
     address: int
     parallel: bool
 
@@ -51,7 +53,9 @@ def step_table(steps: Iterable[NativeStep], threads: int) -> StepTable:
             first = number
         if operation == row_words.PARALLEL:
             words[first, row_words.OPENS] = 1
-    return StepTable(words, taken, address(words), bool(len(dealt)))
+    state = np.zeros(row_words.WORKER, np.int64)
+    state[row_words.PROGRAM] = address(words)
+    return StepTable(words, taken, state, address(words), bool(len(dealt)))
 
 
 def _pieces(tasks: int, threads: int) -> int:

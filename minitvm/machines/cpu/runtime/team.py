@@ -27,6 +27,7 @@ from ....executable.alignment import address
 from ....forks import lock
 from ....workers.cores import available_cores
 from . import executor as row_words
+from .step_table import StepTable
 
 MAX_THREADS = 256
 _SPIN_TURNS = 20_000  # some 400 us of `pause`: longer than the gap between two calls of a busy program
@@ -99,17 +100,19 @@ class ThreadTeam:
             self._state[row_words.WORKER + row_words.WORKER_WORDS * thread + row_words.LOCK] = bed.address
         self._native, self._code = row_words.executor()
 
-    def run(self, program: int, parallel: bool = True) -> None:
-        """Run the step table at address `program`, and return when all its steps are done.
+    def command(self, table: StepTable) -> Callable[[], None]:
+        """Return a function that runs a step table, which the caller must keep alive.
 
-        With `parallel=False`, no step is parallel, so the caller runs the table alone and wakes no worker.
+        A table without parallel steps runs on the calling thread alone: it wakes no worker, and waits for no other run.
         """
+        if table.parallel and self.threads > 1:
+            return functools.partial(self.run, table.address)
+        return row_words.prepared_call(address(table.state), 0, 1)
+
+    def run(self, program: int) -> None:
+        """Run the step table at address `program` on all threads, and return when all its steps are done."""
         with self._lock:
             state = self._state
-            if self.threads == 1 or not parallel:
-                state[row_words.PROGRAM] = program
-                self._native(self._address, 0, 1)
-                return
             if len(self._workers) < self.threads - 1:
                 self._start()
             if state[row_words.ASLEEP] and not state[row_words.REST]:

@@ -160,7 +160,7 @@ def test_a_sequential_program_wakes_nobody(kernels: dict[str, Any], make_team: A
         [(SEQUENTIAL, kernels["count"].address, words.ctypes.data, 0), (COPY, 0, args.ctypes.data, 0)], 4
     )
     assert not table.parallel
-    team.run(table.address, parallel=False)
+    team.command(table)()
     assert words.tolist() == [3, 1, 1, 1, 0]  # once, told that it is alone
     assert copy.tolist() == source.tolist()
     assert team._workers == []
