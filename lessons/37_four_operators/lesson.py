@@ -35,7 +35,8 @@ RHYME = "one potato two potato three potato four potato"
 # A model does not read letters. It reads *tokens*: pieces of text that are numbered, like `the` or `ing`. The list of
 # all tokens is the *vocabulary*. To find a vocabulary, we begin with single letters and look for the two neighbours
 # that occur together most often. We join this pair to a new token, and repeat. This is *byte pair encoding* (Sennrich,
-# Haddow and Birch, 2016). A space belongs to the word after it, and pairs are never joined across words.
+# Haddow and Birch, 2016). A space belongs to the word after it, and pairs are never joined across words. In the output,
+# a vertical bar separates two tokens. The first three lines show only the first four words.
 
 
 # %%
@@ -108,6 +109,7 @@ def gated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 # - `linear` holds the weights. It can copy features, move them to another place, and add them up.
 # - `attention` is the softmax of lesson 21. It moves features from one token to a later token. Each token asks with a
 #   *query* q, each earlier token offers a *key* k, and the better the two match, the more of the *value* v is copied.
+#   Long rows have large products, so the scores are divided by the root of the length.
 # - `gated` multiplies two features. A product of two features is large only if *both* are, so it can express "and"
 #   (Shazeer, 2020).
 #
@@ -120,7 +122,7 @@ def gated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 #
 # In the beginning, each row is taken from a table, the *embedding*, with a row for each token of the vocabulary. Our
 # embedding fills the group *this* with a single 1. Attention fills the group *before*, and the gate fills the group
-# *next*:
+# *next*. These are all matrices of the model, except those for queries and keys:
 
 # %%
 V = len(VOCABULARY)
@@ -141,13 +143,13 @@ def matrix(outputs: int, **parts: np.ndarray) -> np.ndarray:
 rules = dict.fromkeys(zip(numbers, numbers[1:] + numbers[:1], numbers[2:] + numbers[:2]))  # before, this, next
 first, second, third = (list(column) for column in zip(*rules))
 embedding = matrix(V, this=eye)
-gains = np.full(WIDTH, 1 / np.sqrt(WIDTH))
-values = matrix(V, this=eye)
-joined = matrix(V, before=eye).T
+gains = np.full(WIDTH, 1 / np.sqrt(WIDTH))  # so that a row with a single 1 keeps its 1
+values = matrix(V, this=eye)  # attention copies the group *this* of another token ...
+joined = matrix(V, before=eye).T  # ... to the group *before*
 gate = matrix(len(rules), before=20 * eye[first])  # large if the token before is the first one of the rule
 up = matrix(len(rules), this=eye[second])  # 1 if this token is the second one
-down = matrix(len(rules), following=0.14 * eye[third]).T
-output = matrix(V, following=10 * eye)
+down = matrix(len(rules), following=0.14 * eye[third]).T  # 0.14: the result is about 1
+output = matrix(V, following=10 * eye)  # 10: a clear decision for the next token
 print(f"{len(rules)} rules, such as", *(VOCABULARY[token] for token in next(iter(rules))))
 
 # %% [markdown]
@@ -157,14 +159,16 @@ print(f"{len(rules)} rules, such as", *(VOCABULARY[token] for token in next(iter
 #
 # ## Attention to the token before
 #
-# Queries and keys are still missing. They have to say "look at the token before this one", whatever the tokens are. But
-# attention does not know where a token is: it compares each query with each key, and the order of the tokens plays no
-# role. So we *rotate* queries and keys. The features form pairs, and each pair is an arrow in the plane. At position p
-# of the text, we turn arrow i by the angle p * base^(-i / pairs). The product of two arrows depends only on the angle
-# between them. So the score of a query at position n and a key at position m depends only on n - m, the distance of the
-# tokens. These are *rotary positions* (Su and others, 2021), and nearly all models of today use them.
+# Queries and keys are still missing. They must select the token before this one, whatever the tokens are. But attention
+# does not know where a token is: it compares each query with each key, and the order of the tokens plays no role. So we
+# *rotate* queries and keys. The features form pairs, and each pair is an arrow in the plane. At position p of the text,
+# we turn arrow i by the angle p * base^(-i / pairs), so each arrow turns more slowly than the one before it. The
+# product of two arrows depends only on their lengths and on the angle between them. So the score of a query at position
+# n and a key at position m depends only on n - m, the distance of the tokens. These are *rotary positions* (Su and
+# others, 2021), and nearly all models of today use them.
 #
-# A pair of numbers with a rotation is a complex number, so NumPy does it in one line:
+# A pair of numbers is a complex number, and to rotate it is to multiply it by another complex number, so NumPy does it
+# in one line. All our queries consist of two arrows of length 12 that point to the right:
 
 # %%
 PAIRS, BASE = 2, 100.0
@@ -177,11 +181,12 @@ def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return np.concatenate([arrows.real, arrows.imag], axis=1)
 
 
-arrow = np.array([[12.0, 12.0, 0.0, 0.0]])
+arrow = np.array([[12.0, 12.0, 0.0, 0.0]])  # the pairs (12, 0) and (12, 0)
 turned = {p: rotate(arrow, np.array([p])) for p in range(12)}
 DISTANCES = range(1, 9)
 scores = {
-    extra: [(turned[8] @ turned[8 - distance + extra].T).item() / 2 for distance in DISTANCES] for extra in range(4)
+    extra: [(turned[8] @ turned[8 - distance + extra].T).item() / np.sqrt(2 * PAIRS) for distance in DISTANCES]
+    for extra in range(4)
 }
 predict(
     "All queries are the same arrow, and all keys are this arrow, too. By how many positions must a key be turned in "
@@ -203,10 +208,11 @@ for extra in (0, 1):
 # slow, and it makes the difference. Real heads have 32 to 64 pairs. The fast ones separate neighbours, and the slow
 # ones separate tokens that are thousands of positions apart.
 #
-# That is all we need: `queries` computes the same arrow for each token, and `keys` the same arrow, turned by one
-# position. Now we can write the whole model in NumPy, for all tokens of a text at once. It has one layer. The last
-# line computes the *logits*: for each token of the vocabulary a number that is large if this token is likely to come
-# next.
+# That is all we need. Each token has a single 1 in the group *this*, so if all columns of a matrix are the same arrow,
+# the product is this arrow for each token. `queries` is such a matrix, and so is `keys`, with the arrow turned by one
+# position. Now we can write the whole model in NumPy, for all tokens of a text at once. It has one layer. Attention and
+# gate *add* their results to x, so x keeps all earlier features. The last line computes the *logits*: for each token of
+# the vocabulary a number that is large if this token is likely to come next. A softmax turns them into chances.
 
 # %%
 queries = matrix(2 * PAIRS, this=np.repeat(arrow, V, axis=0).T)
@@ -315,14 +321,14 @@ print(*(line for line in str(graph).splitlines() if "constant(" not in line), se
 
 # %% [markdown]
 # You find the four operators in this text: `nn.rms_norm`, `nn.dense` (a matrix product), `nn.cached_attention`, and
-# `nn.silu` followed by `multiply`. The other lines are additions and the rotation. The last comments say which values
-# the next run begins with.
+# `nn.silu` followed by `multiply`. The other lines are additions and the rotation. The last comments name the values
+# that the next run begins with.
 #
 # ## Each level
 #
 # As with every model, you can print and run each level. The compiler joins neighbouring operators to functions, and
-# each function becomes one or several kernels. For example, this kernel multiplies by the matrix `gate` and computes
-# `silu` of the result before it stores it:
+# each function becomes one or several kernels. For example, this function multiplies by the matrix `gate` and computes
+# `silu` of the result. In its kernel, both happen in one loop, so the product is never stored:
 
 # %%
 functions = minitvm.lower(graph, stop_at="tir")

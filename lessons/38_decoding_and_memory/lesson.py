@@ -34,7 +34,7 @@ from minitvm.tir.nodes import PrimFunc
 # layers. The last matrix computes a logit for each of the 49,152 tokens.
 
 # %%
-WIDTH, HIDDEN, KEYS, LAYERS, VOCABULARY = 576, 1536, 192, 30, 49152
+WIDTH, HIDDEN, KEYS, LAYERS, VOCABULARY = 576, 1536, 192, 30, 49152  # three heads of keys with 64 features: 192
 layer = 2 * WIDTH * WIDTH + 2 * KEYS * WIDTH + 3 * HIDDEN * WIDTH  # queries, result; keys, values; the gate
 WEIGHTS = LAYERS * layer + VOCABULARY * WIDTH
 print(f"weights: {LAYERS} * {layer:,} + {VOCABULARY * WIDTH:,} = {WEIGHTS:,}")
@@ -55,13 +55,13 @@ for name, bits in FORMATS.items():
 
 # %% [markdown]
 # In the last two rows, weights are integers of 8 or 4 bits that share scales, so a weight has one or two bits more than
-# its integer. We come to them soon. First we need two numbers of your machine.
+# its integer. We come to them soon. First we measure your machine.
 #
 # ## Measure the machine: how fast does it read?
 #
-# This program reads an array of 64 MB once, and keeps the largest number of each column. It does almost nothing except
-# read, so it shows how fast one core gets data from memory. It reads four streams at once, because then more reads are
-# on their way at the same time.
+# This program reads an array of 64 MB once, and keeps the largest number of each of its 64 columns. It does almost
+# nothing except read, so it shows how fast one core gets data from memory. It reads four parts of the array in turn,
+# because then the processor fetches more data ahead of time.
 
 # %%
 STREAMS, STEPS, LANES = 4, 1 << 18, 16
@@ -121,8 +121,8 @@ print("the first block:", q[0].tolist(), f"scale {scale[0]}, minimum {minimum[0]
 # 22 dB are not much: the errors are nearly a tenth of the weights. But the errors of the hundreds of products in a sum
 # partly cancel, and a language model works well with them.
 #
-# In the file, a block has 20 bytes: scale and minimum as float16, and 16 bytes with two integers each. The low four
-# bits of byte i, its low *nibble*, are integer i, and its high nibble is integer 16 + i:
+# In the file, a block has 20 bytes: the scale (s in the picture) and the minimum (m) as float16, and 16 bytes with two
+# integers each. The low four bits of byte i, its low *nibble*, are integer i, and its high nibble is integer 16 + i:
 
 # %%
 nibbles = q[0, :16] | q[0, 16:] << 4
@@ -132,7 +132,7 @@ assert np.array_equal(restored, scale[0].astype("float32") * q[0] + minimum[0].a
 empty = [""] * 4
 picture = drawings.cells(
     [
-        ["scale", "", "min", "", *(f"{byte:02x}" for byte in nibbles)],
+        ["s", "s", "m", "m", *(f"{byte:02x}" for byte in nibbles)],
         [*empty, *map(str, q[0, :16])],
         [*empty, *map(str, q[0, 16:])],
     ],
@@ -141,28 +141,35 @@ picture = drawings.cells(
         [*empty, *[drawings.LIGHT] * 16],
         [*empty, *[drawings.GREY] * 16],
     ],
-    "a block of Q4_1: scale and minimum have two bytes each, and each other byte holds two weights",
+    "a block of Q4_1, and the two integers in each byte",
     ["bytes", "q0 to q15", "q16 to q31"],
+    size=23,
 )
 print("the picture:", picture.save("block"))
 
 # %% [markdown]
+# That is 5 bits per weight in the file. When a model is loaded, minitvm converts scale and minimum to float32, so a
+# kernel reads 4 + (32 + 32) / 32 = 6 bits per weight. Our format of 8 bits has no minimum: 8 + 32 / 32 = 9 bits.
+#
 # ## The kernel
 #
 # The kernel must not turn the weights into floats first, because that would cost more than the product. Instead it
-# rounds the *row* to bytes, each block with its own step, and multiplies integers:
+# rounds the *row* to bytes b, in the same blocks, each with its own step: x is about step * b. Then it multiplies
+# integers:
 #
-#     sum of (scale * q + minimum) * x  =  scale * (sum of q * x)  +  minimum * (sum of x)
+#     sum of (scale * q + minimum) * step * b
+#         =  step * (scale * (sum of q * b)  +  minimum * (sum of b))
 #
-# In this formula, scale and minimum are used once for each block, and the sums are sums of integers. Here is the kernel
-# for one column, in loops. It computes the first sum, for each block. A *word* has 32 bits, so it holds eight weights.
-# The kernel loads a word once and then unpacks the nibbles: it shifts the word to the right by 0, 4, 8, ... or 28 bits,
-# and keeps the lowest four bits of the result with `bitwise_and`.
+# In this formula, scale, minimum and step are used once for each block, and both sums are sums of integers. The second
+# sum does not depend on the weights. So here is a program for the first sum, for each block of one column of weights. A
+# *word* has 32 bits, so it holds eight weights: the low nibbles of its four bytes are four neighbours, and so are the
+# high nibbles. The program loads a word once and then unpacks the nibbles: it shifts the word to the right by 0, 4, 8,
+# ... or 28 bits, and keeps the lowest four bits of the result with `bitwise_and`.
 
 
 # %%
 def by_nibbles(blocks: int) -> PrimFunc:
-    """Y = the product of a row of bytes [32 * blocks] and a column of weights in nibbles; the scales follow later."""
+    """Y = for each block, the sum of the products of 32 weights in nibbles and 32 bytes of the row."""
 
     @T.prim_func
     def column(
@@ -181,7 +188,7 @@ def by_nibbles(blocks: int) -> PrimFunc:
 
 
 def by_floats(blocks: int) -> PrimFunc:
-    """Y = the same product in floats, a sum for each block."""
+    """Y = the same sums in floats."""
 
     @T.prim_func
     def column(
@@ -214,7 +221,8 @@ ledger.show({"nibbles": in_nibbles, "floats": in_floats})
 #
 # For a measurement we need a model that does not fit into the caches. It makes no difference for memory how its weights
 # are divided into matrices. So we take one large matrix, with half as many weights as SmolLM2. `product` is the formula
-# from above, for any number of rows.
+# from above, for any number of rows: `rounded` is b, `total` is the sum of b, `layout.words` puts four bytes into a
+# word, and the last operator is the kernel.
 
 # %%
 DEPTH, UNITS = 4096, 16384
@@ -316,12 +324,12 @@ print("the picture:", picture.save("roofline"))
 print(f"the corner of the roof is at {peak / read_rate:.0f} operations per byte")
 
 # %% [markdown]
-# One row of weights of 4 bits is at the left end of the picture, far from the corner. In float32 it would be even
+# One row with weights of 4 bits is at the left end of the picture, far from the corner. In float32 it would be even
 # further left, at 0.5. This explains three things about language models:
 #
 # - The tokens of the *prompt*, the text that you write, are all known at once. So they are the rows of one product, and
-#   reading a prompt is limited by the core. In `minitvm chat`, a prompt is read about ten times as fast as an answer is
-#   written.
+#   reading a prompt is limited by the core. In `minitvm chat`, a token of a long prompt is read in about a ninth of the
+#   time in which a token of the answer is written.
 # - A program that answers several people at once can put their next tokens into one product, so eight answers take
 #   hardly more time than one. This is called *batching*.
 # - A faster kernel does not make a model write faster once it reads as fast as memory delivers. Fewer bytes do: fewer
