@@ -1,6 +1,9 @@
 """A language model beside llama.cpp, on one GGUF file: tokens per second.
 
     python -m benchmarks.language_model MODEL.gguf [THREADS ...]
+    python -m benchmarks.language_model MODEL.gguf [THREADS ...] --random Q4_0
+
+With `--random`, the file is first written: a model with the sizes of TinyLlama-1.1B and random weights in this format.
 
 The peer is the package llama-cpp-python, which pip builds from source in some minutes. Both run in one process, in
 blocks that take turns, with pauses between them; the medians are compared.
@@ -8,13 +11,14 @@ blocks that take turns, with pauses between them; the medians are compared.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from benchmarks import random_language_model
 from minitvm.tools.language import LanguageModel
 
 PROMPT = 256  # tokens
@@ -75,5 +79,17 @@ def show(threads: int, what: str, rates: list[float]) -> None:
     print(f"{threads:>8}  {what:<14}{rates[0]:>10.0f}{rates[1]:>12.0f}{rates[0] / rates[1]:>8.2f}")
 
 
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure a language model beside llama.cpp.")
+    parser.add_argument("path", help="a GGUF file")
+    parser.add_argument("threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--random", choices=random_language_model.FORMATS, help="write a random model in this format")
+    parser.add_argument("--layers", type=int, default=random_language_model.LAYERS, help="of the random model")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], [int(word) for word in sys.argv[2:]] or [1, 2])
+    options = arguments()
+    if options.random:
+        random_language_model.write(options.path, options.random, options.layers)
+    main(options.path, options.threads)

@@ -149,20 +149,41 @@ def dense_packed(data: np.ndarray, weight: np.ndarray, units: int) -> np.ndarray
 
 @operator("qnn.contrib_dense_of_blocks")
 def dense_of_blocks(
-    data: np.ndarray, scale: np.ndarray, shift: np.ndarray, weight: np.ndarray, weight_scale: np.ndarray,
-    minimum: np.ndarray | None = None, *, bits: int, units: int,
+    data: np.ndarray, scale: np.ndarray, shift: np.ndarray, weight: np.ndarray, *parameters: np.ndarray, bits: int,
+    units: int,
 ) -> np.ndarray:  # fmt: skip
-    """Multiply blocks of signed bytes by blocks of unsigned bytes or nibbles, block by block."""
+    """Multiply blocks of signed bytes by blocks of unsigned integers of `bits`, block by block."""
     panels, blocks, _, lanes = weight.shape
-    stored = bytes_of(weight.transpose(0, 3, 1, 2).reshape(panels * lanes, blocks, -1), "uint8")
-    if bits == 4:  # [.., word, byte] -> the low nibbles of a word, then its high ones
-        stored = np.stack([stored & 15, stored >> 4], axis=-2)
-    columns = stored.reshape(panels * lanes, blocks, -1).astype(np.int64)
+    packed = bytes_of(weight.transpose(0, 3, 1, 2).reshape(panels * lanes, blocks, -1), "uint8")
+    columns = _integers(packed.reshape(panels * lanes, blocks, -1), bits, 4 * data.shape[-1]).astype(np.int64)
     rows = bytes_of(data, "int8").reshape(*data.shape[:-1], -1).astype(np.int64)
-    sums = np.einsum("...bk,nbk->...bn", rows, columns).astype(scale.dtype)
-    scales, minima = (
-        None if a is None else a.transpose(1, 0, 2).reshape(blocks, panels * lanes) for a in (weight_scale, minimum)
-    )
-    scaled, shifts = sums * scale[..., None], shift[..., None]
-    terms = (scaled + shifts) * scales if minima is None else scaled * scales + shifts * minima
+    sums = np.einsum("...bk,nbk->...bn", rows, columns)
+    kinds = 1 if shift.dtype == np.int32 else 2
+    numbers = []
+    for kind in range(kinds):
+        number = parameters[kind].astype(scale.dtype)
+        if len(parameters) > kinds:
+            unit = parameters[kinds + kind].astype(scale.dtype)
+            number = number * np.repeat(unit, blocks // unit.shape[1], axis=1)
+        numbers.append(number.transpose(1, 0, 2).reshape(blocks, panels * lanes))
+    if kinds == 1:
+        terms = (shift[..., None] + sums).astype(np.int32).astype(scale.dtype) * scale[..., None] * numbers[0]
+    else:
+        terms = sums.astype(scale.dtype) * scale[..., None] * numbers[0] + shift[..., None] * numbers[1]
     return np.asarray(np.sum(terms, axis=-2, dtype=scale.dtype))[..., : units or panels * lanes]
+
+
+def _integers(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
+    """Return bytes [.., count * bits / 8] as integers [.., count]. Without 8 bits, nibbles come first: the low ones,
+    and then the high ones. The other bits of four neighbours are in neighbouring bytes.
+    """
+    if bits == 8:
+        return packed
+    nibbles, others = packed[..., : count // 2], packed[..., count // 2 :]
+    low = np.concatenate([nibbles & 15, nibbles >> 4], axis=-1)
+    if bits == 4:
+        return low
+    rest = bits - 4
+    shifts = np.arange(0, 8, rest, dtype=np.uint8)[:, None]
+    parts = others.reshape(*others.shape[:-1], -1, 1, 4) >> shifts & (1 << rest) - 1
+    return low | parts.reshape(low.shape) << 4

@@ -24,7 +24,7 @@ import numpy as np
 from ...errors import ModelError, UnsupportedOperator
 from ...executable.alignment import frozen
 from ...graph.nodes import Graph
-from .block_weights import BlockWeights, PackedWeights, product_in_bytes
+from .block_weights import BlockNumbers, BlockWeights, PackedWeights, product_in_bytes
 from .conversion import Conversion
 from .decoder_config import DecoderConfig, DecoderOptions
 from .heads import heads_of, joined_heads, turned
@@ -131,37 +131,41 @@ class _Decoder(Conversion):
         return x if config.embedding_scale == 1 else self.op("multiply", x, config.embedding_scale)
 
     def embedding(self) -> Weight:
-        """Return the table with a row for each token.
-
-        With 4 bits, a byte holds two integers: its low nibble is from the first half of a block.
-        """
+        """Return the table with a row for each token. Integers of 5 and 6 bits become bytes."""
         table = self.weights.get(self.piece, (self.config.vocabulary, self.config.width))
         if isinstance(table, np.ndarray):
             return frozen(table)
-        stored = table.stored
-        if table.bits == 4:
-            first, second = np.split(stored, 2, axis=2)
-            stored = first | second << 4
-        scale, minimum = (None if part is None else frozen(part[..., None]) for part in (table.scale, table.minimum))
-        assert scale is not None
-        return BlockWeights(table.bits, frozen(stored), scale, table.offset, minimum)
+        bits, data = (table.bits, table.packed) if table.bits == 4 else (8, table.stored)
+        minimum = None if table.minimum is None else table.minimum.map(frozen)
+        return BlockWeights(bits, frozen(data), table.scale.map(frozen), table.offset, minimum)
 
     def rows(self, table: np.ndarray, tokens: Operand) -> Operand:
         return self.cast(self.op("take", Operand.known(table), tokens, axis=0), "float32")
 
     def rows_of_blocks(self, table: BlockWeights, tokens: Operand) -> Operand:
-        """Return the rows of a table of blocks. Only these rows become floats."""
+        """Return the rows of a table of blocks. Only these rows become floats.
+
+        With 4 bits, a byte holds two integers: its low nibble is from the first half of a block.
+        """
+        packed = self.op("take", Operand.known(table.packed), tokens, axis=0)
         if table.bits == 4:
-            packed = self.op("take", Operand.known(table.stored), tokens, axis=0)
             first = self.op("bitwise_and", packed, np.array(15, np.uint8))
             second = self.op("right_shift", packed, np.array(4, np.uint8))
-            numbers = self.cast(self.op("concatenate", first, second, axis=3), "float32")
-        else:
-            numbers = self.rows(table.stored, tokens)
-        scale = self.rows(table.scale, tokens)
+            packed = self.op("concatenate", first, second, axis=3)
+        numbers, scale = self.cast(packed, "float32"), self.numbers_of_rows(table.scale, tokens)
         if table.minimum is not None:
-            return self.op("add", self.op("multiply", numbers, scale), self.rows(table.minimum, tokens))
+            return self.op("add", self.op("multiply", numbers, scale), self.numbers_of_rows(table.minimum, tokens))
         return self.op("multiply", self.op("subtract", numbers, float(table.offset)), scale)
+
+    def numbers_of_rows(self, part: BlockNumbers, tokens: Operand) -> Operand:
+        """Return a number for each block of the tokens' rows, [batch, length, blocks, 1]."""
+        numbers = self.rows(part.numbers, tokens)
+        if part.unit is not None:
+            count, shared = part.unit.shape[1], part.numbers.shape[1] // part.unit.shape[1]
+            grouped = self.reshape(numbers, (*tokens.shape, count, shared))
+            unit = self.op("expand_dims", self.rows(part.unit, tokens), axis=-1)
+            numbers = self.reshape(self.op("multiply", grouped, unit), (*tokens.shape, count * shared))
+        return self.op("expand_dims", numbers, axis=-1)
 
     def of_last_token(self, x: Operand) -> Operand:
         """Return the row of the last token, [batch, 1, width]."""
@@ -200,7 +204,7 @@ class _Decoder(Conversion):
             weight = weight.rows(order) if isinstance(weight, BlockWeights) else weight[order]
         if isinstance(weight, np.ndarray):
             return frozen(np.ascontiguousarray(weight, np.float32))
-        return PackedWeights.of(weight) if self.options.bytes and weight.fits_bytes else frozen(weight.floats())
+        return PackedWeights.of(weight) if self.options.bytes else frozen(weight.floats())
 
     def attention(self, y: Operand, layer: int, positions: Operand, tables: tuple[Operand, Operand]) -> Operand:
         """Return attention of the new tokens to the caches, into which their keys and values are written."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..common.block_weights import BlockWeights
+from ..common.block_weights import BlockNumbers, BlockWeights
 
 _SUPER = 256  # numbers in a block of the formats _K, which have sub-blocks with scales of their own
 
@@ -33,40 +33,58 @@ class StoredFormat:
 
 
 def _half(data: np.ndarray) -> np.ndarray:
-    """Return the float16 in the two bytes [.., 2] as float32 [..], which is exact."""
-    numbers: np.ndarray = np.ascontiguousarray(data).view("<f2")[..., 0].astype(np.float32)
+    """Return the float16 in the two bytes [.., 2]."""
+    numbers: np.ndarray = np.ascontiguousarray(data).view("<f2")[..., 0]
     return numbers
 
 
-def _nibbles(data: np.ndarray) -> np.ndarray:
-    """Return the low nibbles of bytes [.., n], and then the high ones, as [.., 2 n]."""
-    return np.concatenate([data & 15, data >> 4], axis=-1)
+def _numbers(data: np.ndarray) -> BlockNumbers:
+    return BlockNumbers(_half(data))
 
 
-def _fifth_bits(data: np.ndarray) -> np.ndarray:
-    """Return the 32 bits of four bytes [.., 4] as 0 or 16."""
-    return np.unpackbits(data, axis=-1, bitorder="little") << 4
+# For a byte, the word whose byte j has the bits j and j + 4 of that byte, as its two lowest bits.
+_PAIRS = sum(
+    ((np.arange(256, dtype=np.uint32) >> j & 1) | (np.arange(256, dtype=np.uint32) >> j + 4 & 1) << 1) << 8 * j
+    for j in range(4)
+)
+
+
+def _with_fifth_bits(low: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    """Return 32 integers of 5 bits, packed, from their lower bits in 16 bytes and their upper bits in four bytes."""
+    words = sum(_PAIRS[bits[..., m]] << 2 * m for m in range(4))
+    return np.concatenate([low, _as_bytes(words[..., None])], axis=-1)
+
+
+def _as_words(data: np.ndarray) -> np.ndarray:
+    """Return bytes [.., 4 n] as uint32 [.., n]. Operations on words are faster than those on bytes."""
+    words: np.ndarray = np.ascontiguousarray(data).view("<u4")
+    return words
+
+
+def _as_bytes(words: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(words, "<u4").view(np.uint8)
 
 
 def _q4_0(blocks: np.ndarray) -> BlockWeights:
-    return BlockWeights(4, _nibbles(blocks[..., 2:]), _half(blocks[..., :2]), 8.0)
+    return BlockWeights(4, blocks[..., 2:], _numbers(blocks[..., :2]), 8)
 
 
 def _q4_1(blocks: np.ndarray) -> BlockWeights:
-    return BlockWeights(4, _nibbles(blocks[..., 4:]), _half(blocks[..., :2]), minimum=_half(blocks[..., 2:4]))
+    return BlockWeights(4, blocks[..., 4:], _numbers(blocks[..., :2]), minimum=_numbers(blocks[..., 2:4]))
 
 
 def _q5_0(blocks: np.ndarray) -> BlockWeights:
-    return BlockWeights(8, _nibbles(blocks[..., 6:]) | _fifth_bits(blocks[..., 2:6]), _half(blocks[..., :2]), 16.0)
+    stored = _with_fifth_bits(blocks[..., 6:], blocks[..., 2:6])
+    return BlockWeights(5, stored, _numbers(blocks[..., :2]), 16)
 
 
 def _q5_1(blocks: np.ndarray) -> BlockWeights:
-    stored = _nibbles(blocks[..., 8:]) | _fifth_bits(blocks[..., 4:8])
-    return BlockWeights(8, stored, _half(blocks[..., :2]), minimum=_half(blocks[..., 2:4]))
+    stored = _with_fifth_bits(blocks[..., 8:], blocks[..., 4:8])
+    return BlockWeights(5, stored, _numbers(blocks[..., :2]), minimum=_numbers(blocks[..., 2:4]))
 
 
 def _q8_0(blocks: np.ndarray) -> BlockWeights:
-    return BlockWeights(8, blocks[..., 2:] ^ 0x80, _half(blocks[..., :2]), 128.0)
+    return BlockWeights(8, blocks[..., 2:] ^ 0x80, _numbers(blocks[..., :2]), 128)
 
 
 def _scales_of_6_bits(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -77,39 +95,58 @@ def _scales_of_6_bits(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     a, b, c = data[..., :4], data[..., 4:8], data[..., 8:]
     scales = np.concatenate([a & 63, c & 15 | a >> 6 << 4], axis=-1)
     minima = np.concatenate([b & 63, c >> 4 | b >> 6 << 4], axis=-1)
-    return scales.astype(np.float32), minima.astype(np.float32)
+    return scales, minima
 
 
 def _with_8_scales(bits: int, blocks: np.ndarray, stored: np.ndarray) -> BlockWeights:
-    """Return the weights of Q4_K and Q5_K, with `stored` [.., 8, 32].
+    """Return the weights of Q4_K and Q5_K, with the packed integers `stored` [.., 8, n]."""
+    scales, minima = (part.reshape(len(blocks), -1) for part in _scales_of_6_bits(blocks[..., 4:16]))
+    minimum = BlockNumbers(minima, -_half(blocks[..., 2:4]))
+    stored = stored.reshape(len(blocks), -1, stored.shape[-1])
+    return BlockWeights(bits, stored, BlockNumbers(scales, _half(blocks[..., :2])), minimum=minimum)
 
-    The products of a float16 and 6 bits are exact in float32.
+
+def _half_blocks(data: np.ndarray) -> np.ndarray:
+    """Return the packed nibbles of sub-blocks, words [columns, blocks, 8, 4]. Of 32 bytes [columns, blocks, 128], the
+    low nibbles are one sub-block, and the high ones the next.
     """
-    columns = len(blocks)
-    scales, minima = _scales_of_6_bits(blocks[..., 4:16])
-    scale = (_half(blocks[..., :2])[..., None] * scales).reshape(columns, -1)
-    minimum = -(_half(blocks[..., 2:4])[..., None] * minima).reshape(columns, -1)
-    return BlockWeights(bits, stored.reshape(columns, -1, 32), scale, minimum=minimum)
+    words = _as_words(data).reshape(*data.shape[:2], 4, 2, 4)
+    parts = [words >> shift & 0x0F0F0F0F for shift in (0, 4)]
+    pairs = np.stack([part[..., 0, :] | part[..., 1, :] << 4 for part in parts], axis=3)
+    return pairs.reshape(*data.shape[:2], 8, 4)
 
 
 def _q4_k(blocks: np.ndarray) -> BlockWeights:
-    return _with_8_scales(4, blocks, _nibbles(blocks[..., 16:].reshape(*blocks.shape[:2], 4, 32)))
+    return _with_8_scales(4, blocks, _as_bytes(_half_blocks(blocks[..., 16:])))
 
 
 def _q5_k(blocks: np.ndarray) -> BlockWeights:
-    low = _nibbles(blocks[..., 48:].reshape(*blocks.shape[:2], 4, 32)).reshape(*blocks.shape[:2], 8, 32)
-    fifth = np.unpackbits(blocks[..., 16:48, None], axis=-1, bitorder="little")  # [.., 32, 8]
-    return _with_8_scales(8, blocks, low | fifth.swapaxes(-1, -2) << 4)
+    """Return the weights. Bit s of byte i of the upper bits belongs to number i of sub-block s."""
+    upper, words = _as_words(blocks[..., 16:48]), np.empty((*blocks.shape[:2], 8, 5), np.uint32)
+    words[..., :4] = _half_blocks(blocks[..., 48:])
+    for s in range(8):
+        words[..., s, 4] = sum((upper[..., w] >> s & 0x01010101) << w for w in range(8))
+    return _with_8_scales(5, blocks, _as_bytes(words))
 
 
 def _q6_k(blocks: np.ndarray) -> BlockWeights:
+    """Return the weights. Of 128 numbers, number 32 g + i has its lower bits in nibble g // 2 of byte 32 (g % 2) + i,
+    and its upper bits in the two bits 2 g of byte i.
+    """
     columns, count, _ = blocks.shape
-    low = blocks[..., :128].reshape(columns, count, 2, 64)
-    high = blocks[..., 128:192].reshape(columns, count, 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
-    stored = _nibbles(low).reshape(columns, count, 2, 4, 32) | high << 4
-    scales = blocks[..., 192:208].view(np.int8).astype(np.float32)
-    scale = _half(blocks[..., 208:])[..., None] * scales
-    return BlockWeights(8, stored.reshape(columns, -1, 16), scale.reshape(columns, -1), 32.0)
+    # low [.., half, g % 2, sub-block, pair, word], high [.., half, sub-block, word]
+    low = _as_words(blocks[..., :128]).reshape(columns, count, 2, 2, 2, 2, 2)
+    high = _as_words(blocks[..., 128:192]).reshape(columns, count, 2, 2, 4)
+    words = np.empty((columns, count, 2, 2, 2, 2, 3), np.uint32)  # [.., half, g // 2, g % 2, sub-block, word]
+    for nibble in range(2):
+        part = low >> 4 * nibble & 0x0F0F0F0F
+        words[:, :, :, nibble, ..., :2] = part[..., 0, :] | part[..., 1, :] << 4
+        for odd in range(2):
+            upper = high >> 2 * (2 * nibble + odd) & 0x03030303
+            words[:, :, :, nibble, odd, :, 2] = sum(upper[..., w] << 2 * w for w in range(4))
+    scales = blocks[..., 192:208].view(np.int8).reshape(columns, -1)
+    stored = _as_bytes(words).reshape(columns, -1, 12)
+    return BlockWeights(6, stored, BlockNumbers(scales, _half(blocks[..., 208:])), 32)
 
 
 # By the numbers of ggml's types.

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minitvm.frontends.common.block_weights import packed
 from minitvm.frontends.gguf.formats import FORMATS
 from minitvm.reference import block_formats
 
@@ -31,6 +32,7 @@ def test_three_meanings(number: int, seed: int, columns: int, blocks: int) -> No
     assert form.unpack is not None
     weights = form.unpack(raw)
     assert weights.stored.max() < 1 << weights.bits
+    np.testing.assert_array_equal(packed(weights.stored, weights.bits), weights.packed)
     np.testing.assert_array_equal(weights.floats(), expected)
     theirs = gguf.quants.dequantize(raw.reshape(columns, -1), gguf.GGMLQuantizationType(number))
     np.testing.assert_array_equal(theirs, expected)

@@ -542,7 +542,35 @@ def _blocked() -> list[Call]:
             {"units": 7},
         ),
         Call(
-            "qnn.contrib_dense_of_blocks", (word(3, 2, 4), f(3, 2), f(3, 2), word(2, 2, 4, 4), f(2, 2, 4)), {"bits": 8}
+            "qnn.contrib_dense_of_blocks",
+            (word(3, 2, 4), f(3, 2), i(3, 2), word(2, 2, 4, 4), f(2, 2, 4, dtype="float16")),
+            {"bits": 8},
+        ),
+        Call(
+            "qnn.contrib_dense_of_blocks",
+            (
+                word(3, 4, 8),
+                f(3, 4),
+                f(3, 4),
+                word(2, 4, 5, 4),
+                i(2, 4, 4, high=63, dtype="uint8"),
+                i(2, 4, 4, high=63, dtype="uint8"),
+                f(2, 2, 4, dtype="float16"),
+                f(2, 2, 4, dtype="float16"),
+            ),
+            {"bits": 5},
+        ),
+        Call(
+            "qnn.contrib_dense_of_blocks",
+            (
+                word(3, 4, 4),
+                f(3, 4),
+                i(3, 4),
+                word(2, 4, 3, 4),
+                i(2, 4, 4, low=-128, high=127, dtype="int8"),
+                f(2, 1, 4, dtype="float16"),
+            ),
+            {"bits": 6, "units": 7},
         ),
         Call(
             "qnn.contrib_depthwise_conv2d_NCHWc",

@@ -117,11 +117,16 @@ def _words(d: Drawing, blocks: int) -> Call:
         units = d.one(0, 2 * blocks)
         return Call("qnn.contrib_dense_packed", (data(d.int(1, 4), k), data(blocks, k, 2)), {"units": units})
     if kind == "blocks":
-        m, b, bits = d.int(1, 3), d.int(1, 3), d.one(4, 8)
-        scales = [d.data(shape) for shape in ([m, b], [m, b], [blocks, b, 2], *([[blocks, b, 2]] if d.flag() else []))]
-        weight = data(blocks, b, 2 * k * bits // 8, 2)
+        m, b, bits, minima = d.int(1, 3), d.int(1, 3), d.one(4, 5, 6, 8), d.flag()
+        words = k * {4: 2, 5: 8, 6: 4, 8: 1}[bits]
+        weight, kinds = data(blocks, b, words * bits // 8, 2), 2 if minima else 1
+        shift = d.data([m, b]) if minima else d.rng.integers(-9999, 9999, (m, b)).astype("int32")
+        numbers = [d.data([blocks, b, 2]).astype(d.one("float32", "float16")) for _ in range(kinds)]
+        if d.flag():
+            numbers = [d.rng.integers(0, 64, (blocks, b, 2)).astype(d.one("uint8", "int8")) for _ in range(kinds)]
+            numbers += [d.data([blocks, d.one(1, b), 2]).astype("float16") for _ in range(kinds)]
         attrs = {"bits": bits, "units": d.one(0, 2 * blocks - 1)}
-        return Call("qnn.contrib_dense_of_blocks", (data(m, b, 2 * k), *scales[:2], weight, *scales[2:]), attrs)
+        return Call("qnn.contrib_dense_of_blocks", (data(m, b, words), d.data([m, b]), shift, weight, *numbers), attrs)
     extents = [d.int(1, 5), d.int(1, 5)]
     kernel, attrs = _window(d, extents)
     w = data(d.int(1, 2), blocks, *kernel, k, d.int(1, 3))

@@ -12,7 +12,15 @@ import numpy as np
 
 from ....expr.dtypes import is_floating
 from ....topi.shapes import differ
-from ...common.block_weights import BlockWeights, PackedWeights, product_in_bytes
+from ...common.block_weights import (
+    BlockNumbers,
+    BlockWeights,
+    PackedWeights,
+    fits_words,
+    floats,
+    packed,
+    product_in_bytes,
+)  # fmt: skip
 from ..context import NodeContext
 from ..registry import converter
 
@@ -24,16 +32,16 @@ def matmul_nbits(n: NodeContext) -> Any:
     depth, columns, bits, block = n.attr("K"), n.attr("N"), n.attr("bits", 4), n.attr("block_size")
     level = n.attr("accuracy_level", 0)
     n.ignore("weight_prepacked")
-    x, packed, scales, zeros, order, bias = n[0], n[1], n[2], n.optional(3), n.optional(4), n.optional(5)
+    x, words, scales, zeros, order, bias = n[0], n[1], n[2], n.optional(3), n.optional(4), n.optional(5)
     if order is not None:
         n.refuse("an order of groups (g_idx) is not supported")
-    if bits not in (4, 8) or any(p is not None and p.data is None for p in (packed, scales, zeros)):
-        n.refuse(f"weights are constants of 4 or 8 bits, found {bits} bits, {packed}, {scales}")
+    if bits not in (4, 8) or any(p is not None and p.data is None for p in (words, scales, zeros)):
+        n.refuse(f"weights are constants of 4 or 8 bits, found {bits} bits, {words}, {scales}")
     if depth < 1 or columns < 1 or block < 1:
         n.refuse(f"K={depth}, N={columns} and block_size={block}: wanted numbers from 1")
     blocks = -(-depth // block)
     for part, size, what in (
-        (packed, columns * blocks * -(-block * bits // 8), "weights"),
+        (words, columns * blocks * -(-block * bits // 8), "weights"),
         (scales, columns * blocks, "scales"),
     ):
         if part.data is not None and part.data.size != size:
@@ -43,21 +51,23 @@ def matmul_nbits(n: NodeContext) -> Any:
             )
     if differ(x.shape[-1], depth):
         n.refuse(f"K={depth} is not the width of {x}")
-    stored = unpacked(packed.data.reshape(columns, blocks, -1), bits)[..., :block]  # type: ignore[union-attr]
+    stored = unpacked(words.data.reshape(columns, blocks, -1), bits)[..., :block]  # type: ignore[union-attr]
     scale = scales.data.reshape(columns, blocks).astype(np.float32)  # type: ignore[union-attr]
-    offset: Any = float(1 << (bits - 1))
+    offset: Any = 1 << (bits - 1)
     if zeros is not None and zeros.data is not None:
         packed_zeros = not is_floating(zeros.data.dtype)
         size = columns * (-(-blocks * bits // 8) if packed_zeros else blocks)
         if zeros.data.size != size:
             n.refuse(f"zero points of the shape {list(zeros.data.shape)}: wanted {size} elements")
         offset = _offsets(zeros.data, columns, blocks, bits)
-    weights = BlockWeights(bits, stored, scale, offset)
     wide = n.cast(x, "float32")
-    if level == _IN_BYTES and depth % block == 0 and weights.fits_bytes:
+    if level == _IN_BYTES and depth % block == 0 and fits_words(bits, block):
+        minimum = BlockNumbers(-offset * scale) if isinstance(offset, np.ndarray) else None
+        fixed = offset if minimum is None else 0
+        weights = BlockWeights(bits, packed(stored, bits), BlockNumbers(scale), fixed, minimum)
         result = product_in_bytes(n, wide, PackedWeights.of(weights))
     else:
-        result = n.op("nn.dense", wide, np.ascontiguousarray(weights.floats()[:, :depth]))
+        result = n.op("nn.dense", wide, np.ascontiguousarray(floats(stored, scale, offset=offset)[:, :depth]))
     result = result if bias is None else n.onto("add", result, n.cast(bias, "float32"))
     return n.cast(result, x.dtype)
 

@@ -28,6 +28,7 @@ from ....target import Target
 from ....target.isas import NATIVE
 from ...simd.vectors.float_formats import FUSES
 from ...simd.vectors.front_end import Operations, Typed, translated
+from ...simd.vectors.lanes import HALVES
 from ...simd.vectors.source import defined, numbered
 from . import machine_instructions, wasm_instructions  # noqa: F401 (what kernel source may call)
 from .compiled_for import ISA
@@ -144,12 +145,14 @@ def _instructions_of(isa: str) -> Iterator[None]:
     """The features of a CPU that `machine_instructions` and the operations on vectors may use."""
     features = {name for name in cpu_description(isa)[1].split(",") if name.startswith("+")}
     on_x86 = triple_of(isa).startswith("x86_64")
-    marks = ISA.set(isa), FUSES.set(not on_x86 or bool(features & {"+fma", "+fma4", "+avx512f"}))
+    mark, fuses = ISA.set(isa), FUSES.set(not on_x86 or bool(features & {"+fma", "+fma4", "+avx512f"}))
+    halves = HALVES.set(not on_x86 or "+f16c" in features)
     try:
         yield
     finally:
-        ISA.reset(marks[0])
-        FUSES.reset(marks[1])
+        ISA.reset(mark)
+        FUSES.reset(fuses)
+        HALVES.reset(halves)
 
 
 def kernel_module(source: str, entry: str, isa: str = NATIVE) -> llvm.ModuleRef:

@@ -112,51 +112,81 @@ def byte_dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor
 
 
 def dense_of_blocks(
-    data: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, weight_scale: Tensor, minimum: Tensor | None = None,
-    *, bits: int = 4, units: int = 0,
-) -> Tensor:  # fmt: skip
-    """Multiply data in blocks that share a scale by weights of `bits` (4 or 8) in blocks along the sum, as floats.
+    data: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, *parameters: Tensor, bits: int = 4, units: int = 0
+) -> Tensor:
+    """Multiply data in blocks that share a scale by weights of 4, 5, 6 or 8 bits in blocks along the sum, as floats.
 
-        sum over blocks b of (scale[b] * sum(data * weight) + shift[b]) * weight_scale[b, column]
+        sum over blocks b of (shift[b] + sum(data * weight)) * scale[b] * weight_scale[b, column]
         sum over blocks b of scale[b] * sum(data * weight) * weight_scale[b, column] + shift[b] * minimum[b, column]
 
     `data` [.., blocks, words] holds words of signed bytes. `weight` [columns/x, blocks, words * bits/8, x] holds words
-    of four unsigned bytes, or of eight nibbles; the low nibbles of a word belong to one word of data, and the high
-    nibbles to the next. `scale` and `shift` are [.., blocks]; `weight_scale` and `minimum` are [columns/x, blocks, x].
-    The result has the first `units` columns (0: all). After llama.cpp's formats Q4_0 and Q4_1.
+    of unsigned bytes, or first words of eight nibbles: the low nibbles of word k belong to word k of the data, and its
+    high nibbles to the word k + words/2. Words of the remaining bits follow: the lowest bits of the bytes of a word
+    belong to one word of data, the next bits to the next word.
+
+    `scale` is float32 [.., blocks], and so is `shift` if there are minima; otherwise it is int32. The parameters are
+    the scales [columns/x, blocks, x] and the minima, if there are any, and then optionally a unit of each, which
+    several blocks share: a scale is the product of the number in the first and of the unit [columns/x, blocks/n, x].
+    All of them may be narrow floats or integers. The result has the first `units` columns (0: all). After llama.cpp's
+    formats Q4_0, Q4_1 and Q6_K.
     """
     *rows, blocks, count = dims(data)
     panels, weight_blocks, words_of_weight, lanes = (constant(d, "a dimension of weights") for d in dims(weight))
     check_words("dense", "bytes", data, weight)
     each = constant(count, "the words of a block")
-    if bits not in (4, 8) or words_of_weight * 8 != each * bits or not is_equal(blocks, weight_blocks):
+    kinds = 1 if shift.dtype == "int32" else 2
+    counts = [constant(unit.shape[1], "the number of units") for unit in parameters[kinds:]]
+    if (
+        bits not in (4, 5, 6, 8) or words_of_weight * 8 != each * bits or not is_equal(blocks, weight_blocks)
+        or (bits < 8 and each % (2 if bits == 4 else 8 // (bits - 4))) or len(parameters) not in (kinds, 2 * kinds)
+        or any(weight_blocks % count for count in counts)
+    ):  # fmt: skip
         raise InputError(f"dense_of_blocks: data {data} and weights {weight} of {bits} bits do not fit")
     b = te.reduce_axis((0, weight_blocks), name="b")
 
     def element(*index: Expr) -> Expr:
         *at, column = index
-        place = (column // lanes, b.var)
-        total: Expr | None = None
-        for k in range(words_of_weight):
-            word = weight[(*place, k, column % lanes)]
-            parts = [word] if bits == 8 else [_nibbles(word, 0), _nibbles(word, 4)]
-            for position, part in enumerate(parts):
-                product = call("dot4_u8i8", part, data[(*at, b.var, k * len(parts) + position)])
-                total = product if total is None else total + product
+        panel, lane = column // lanes, column % lanes
+        words = [weight[(panel, b.var, k, lane)] for k in range(words_of_weight)]
+        total = shift[(*at, b.var)] if kinds == 1 else None
+        for k in range(each):
+            product = call("dot4_u8i8", _bytes_of(words, k, each, bits), data[(*at, b.var, k)])
+            total = product if total is None else total + product
         assert total is not None
         scaled = total.astype(scale.dtype) * scale[(*at, b.var)]
-        own_scale, more = weight_scale[(*place, column % lanes)], shift[(*at, b.var)]
-        if minimum is None:
-            return te.sum((scaled + more) * own_scale, axis=b)
-        return te.sum(scaled * own_scale + more * minimum[(*place, column % lanes)], axis=b)
+        numbers = []
+        for kind in range(kinds):
+            number = parameters[kind][(panel, b.var, lane)].astype(scale.dtype)
+            if len(parameters) > kinds:
+                unit = parameters[kinds + kind]
+                number = number * unit[(panel, b.var // (weight_blocks // counts[kind]), lane)].astype(scale.dtype)
+            numbers.append(number)
+        product = scaled * numbers[0]
+        return te.sum(product if kinds == 1 else product + shift[(*at, b.var)] * numbers[1], axis=b)
 
     attrs = {"op": "qnn.contrib_dense_of_blocks"}
     return te.compute((*rows, units or panels * lanes), element, name="dense", attrs=attrs)
 
 
-def _nibbles(word: Expr, shift: int) -> Expr:
-    """Return four of the eight nibbles of a word, as bytes."""
-    return call("bitwise_and", call("shift_right", word, const(shift)) if shift else word, const(0x0F0F0F0F))
+def _bytes_of(words: Sequence[Expr], k: int, count: int, bits: int) -> Expr:
+    """Return the word of four weights, as bytes, that belongs to the k-th of `count` words of data."""
+    if bits == 8:
+        return words[k]
+    half = count // 2
+    low = _masked(words[k % half], 0 if k < half else -4, 15)
+    if bits == 4:
+        return low
+    rest = bits - 4
+    word, position = divmod(k, 8 // rest)
+    upper = _masked(words[half + word], 4 - rest * position, (1 << rest) - 1 << 4)
+    return call("bitwise_or", low, upper)
+
+
+def _masked(word: Expr, left: int, mask: int) -> Expr:
+    """Return the bits of each byte in `mask`, after the word is shifted to the left (or to the right, if negative)."""
+    if left:
+        word = call("shift_left" if left > 0 else "shift_right", word, const(abs(left)))
+    return call("bitwise_and", word, const(mask * 0x01010101))
 
 
 def _word(byte: int) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,7 +161,7 @@ class Value:
     @property
     def lacks_halves(self) -> bool:
         """Return whether the machine has no instructions that convert float16."""
-        return architecture(self.builder) in WITHOUT_HALVES
+        return architecture(self.builder) in WITHOUT_HALVES or not HALVES.get()
 
     def llvm_type(self, element: Element | None = None) -> ir.Type:
         scalar = (element or self.element).llvm
@@ -515,6 +516,8 @@ def architecture(builder: ir.IRBuilder) -> str:
 INTRINSICS: dict[str, dict[str, Callable[..., Value]]] = {}
 # Architectures for which LLVM has no conversions of float16: it would call a library.
 WITHOUT_HALVES: set[str] = set()
+# Whether the CPU that a kernel is compiled for has such conversions.
+HALVES: ContextVar[bool] = ContextVar("halves", default=True)
 LIBRARIES: dict[str, Callable[[str], str]] = {}  # for an architecture, the name there of a function of the C library
 
 

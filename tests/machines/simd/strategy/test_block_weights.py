@@ -16,8 +16,10 @@ CPU = Target("cpu -arch=znver4")
 def product(rows: int | SizeVar, columns: int = 1536, blocks: int = 18, lanes: int = 16) -> PrimFunc:
     data, weight = te.placeholder((rows, blocks, 8), "int32"), (columns // lanes, blocks, 4, lanes)
     scale = te.placeholder((rows, blocks), "float32")
-    words, scales = te.placeholder(weight, "int32"), te.placeholder((*weight[:2], lanes), "float32")
-    return te.create_prim_func([data, scale, words, scales, dense_of_blocks(data, scale, scale, words, scales)])
+    shift, words = te.placeholder((rows, blocks), "int32"), te.placeholder(weight, "int32")
+    scales = te.placeholder((*weight[:2], lanes), "float16")
+    result = dense_of_blocks(data, scale, shift, words, scales)
+    return te.create_prim_func([data, scale, shift, words, scales, result])
 
 
 @pytest.mark.parametrize("rows", [64, 256, 1024])

@@ -45,10 +45,9 @@ def dense_packed(data: Any, weight: Any, *, units: int = 0) -> Any:
 
 @register("qnn.contrib_dense_of_blocks", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense_of_blocks(
-    data: Any, scale: Any, shift: Any, weight: Any, weight_scale: Any, minimum: Any = None, *, bits: int = 4,
-    units: int = 0,
-) -> Any:  # fmt: skip
-    """Multiply data by weights of 4 or 8 bits, both in blocks that share a scale; see
+    data: Any, scale: Any, shift: Any, weight: Any, *parameters: Any, bits: int = 4, units: int = 0
+) -> Any:
+    """Multiply data by weights of 4, 5, 6 or 8 bits, both in blocks that share a scale; see
     `byte_products.dense_of_blocks`.
     """
-    return byte_products.dense_of_blocks(data, scale, shift, weight, weight_scale, minimum, bits=bits, units=units)
+    return byte_products.dense_of_blocks(data, scale, shift, weight, *parameters, bits=bits, units=units)
