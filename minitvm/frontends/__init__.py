@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .gguf import from_gguf, read_gguf
-    from .huggingface import from_huggingface
+    from .huggingface import from_huggingface, read_huggingface
+    from .huggingface.importer import HuggingFaceFolder
     from .onnx import from_onnx
     from .onnx.export.to_onnx import to_onnx
     from .tflite import from_tflite
     from .torch import from_torch
 
 _DEFINED_IN = {
-    "from_gguf": "gguf", "from_huggingface": "huggingface", "from_onnx": "onnx", "from_tflite": "tflite",
-    "from_torch": "torch", "read_gguf": "gguf", "to_onnx": "onnx.export.to_onnx",
+    "HuggingFaceFolder": "huggingface.importer", "from_gguf": "gguf", "from_huggingface": "huggingface",
+    "from_onnx": "onnx", "from_tflite": "tflite", "from_torch": "torch",
+    "read_gguf": "gguf", "read_huggingface": "huggingface", "to_onnx": "onnx.export.to_onnx",
 }  # fmt: skip
 
 __all__ = [
-    "from_gguf", "from_huggingface", "from_onnx", "from_tflite", "from_torch", "onnx", "read_gguf", "relax", "to_onnx",
+    "HuggingFaceFolder", "from_gguf", "from_huggingface", "from_onnx", "from_tflite", "from_torch", "onnx", "read_gguf",
+    "read_huggingface", "relax", "to_onnx",
 ]  # fmt: skip
 
 

@@ -11,16 +11,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...graph.nodes import Graph
 from ...importing import Frontend
 
-__all__ = ["FRONTEND", "from_huggingface"]
+if TYPE_CHECKING:
+    from .importer import HuggingFaceFolder
+
+__all__ = ["FRONTEND", "from_huggingface", "read_huggingface"]
+
+
+def read_huggingface(folder: str | os.PathLike[str]) -> HuggingFaceFolder:
+    """Return the configuration and the weights of the model in a folder, or of its config.json.
+
+    Raises `ModelError` if a file is missing or damaged, and `UnsupportedOperator` for another architecture.
+    """
+    from .importer import read_folder
+
+    return read_folder(folder)
 
 
 def from_huggingface(
-    folder: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | HuggingFaceFolder,
     *,
     shapes: Mapping[str, Sequence[Any]] | None = None,
     max_length: int | None = None,
@@ -28,12 +41,14 @@ def from_huggingface(
 ) -> Graph:
     """Return the graph of the model in a folder, or of its config.json (llama, mistral, qwen2, qwen3, gemma).
 
-    The options are those of `from_gguf`. Raises `ModelError` if a file is missing or damaged, and `UnsupportedOperator`
-    for another architecture, or an option that changes the meaning and is not supported.
+    `folder` may also be what `read_huggingface` returned; graphs of one such object share their weights. The options
+    are those of `from_gguf`. Raises `ModelError` if a file is missing or damaged, and `UnsupportedOperator` for another
+    architecture, or an option that changes the meaning and is not supported.
     """
-    from .importer import import_folder
+    from .importer import import_folder, read_folder
 
-    return import_folder(folder, shapes or {}, max_length, all_logits=all_logits)
+    model = read_folder(folder) if isinstance(folder, str | os.PathLike) else folder
+    return import_folder(model, shapes or {}, max_length, all_logits=all_logits)
 
 
 _OPTIONS = frozenset({"shapes", "max_length"})

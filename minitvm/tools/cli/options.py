@@ -179,6 +179,8 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
 
     if text in ALL and not Path(text).exists():
         return get(text, shapes=sizes(parse_shapes(shapes)))
+    if (Path(text) / "config.json").is_file():  # a folder of Hugging Face
+        text = str(Path(text) / "config.json")
     if text.endswith(PROGRAMS):
         return to_graph(Path(text), shapes=parse_shapes(shapes))
     model = load(onnx_model(text))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ...errors import InputError, MinitvmError, ModelError, missing_extra
 from .model import LanguageModel
 from .sampling import Sampling
+from .tokenizer import Tokenizer
+
+_UNUSED = 0xFDD0  # the first code that Unicode gives no character
 
 
 class Conversation:
@@ -20,11 +24,18 @@ class Conversation:
 
     `messages` are dictionaries with a role ("system", "user", "assistant") and a content, in order. An answer that is
     interrupted remains as far as it was yielded.
+
+    When the context is full, `answer` raises an error. With `forget`, it drops the oldest messages instead: those from
+    one message of the user to the next. The messages before the first one of the user, such as the system's, remain.
+    An answer that fills the context alone loses its older half. `forgotten` counts the tokens that were dropped.
     """
 
-    def __init__(self, model: LanguageModel, sampling: Sampling = Sampling(), system: str | None = None) -> None:
-        self.model, self.sampling = model, sampling
+    def __init__(
+        self, model: LanguageModel, sampling: Sampling = Sampling(), system: str | None = None, *, forget: bool = False
+    ) -> None:
+        self.model, self.sampling, self.forget = model, sampling, forget
         self.messages: list[dict[str, str]] = [] if system is None else [{"role": "system", "content": system}]
+        self.forgotten = 0
         self._choose = sampling.chooser()
 
     def answer(self, text: str, count: int | None = None) -> Iterator[str]:
@@ -34,17 +45,67 @@ class Conversation:
         refuses, or for which there is no room, leaves `messages` unchanged.
         """
         messages = [*self.messages, {"role": "user", "content": text}]
-        prompt = self.model.tokenizer.encode(prompt_of(self.model, messages))
+        prompt = tokens_of(self.model, messages)
+        if self.forget:
+            length = len(prompt)
+            messages, prompt = self._remaining(messages, prompt, self.model.context)
+            self.forgotten += length - len(prompt)
         self.model.require_room(prompt)
         self.messages = messages
         pieces: list[str] = []
+        most = self.model.context if count is None else count
+        tokens = self.model.generate(prompt, self._choose, most, self._shortened if self.forget else None)
         try:
-            most = self.model.context if count is None else count
-            for piece in self.model.tokenizer.stream(self.model.generate(prompt, self._choose, most)):
+            for piece in self.model.tokenizer.stream(tokens):
                 pieces.append(piece)
                 yield piece
         finally:
             self.messages.append({"role": "assistant", "content": "".join(pieces)})
+
+    def _remaining(
+        self, messages: list[dict[str, str]], prompt: list[int], limit: int
+    ) -> tuple[list[dict[str, str]], list[int]]:
+        """Return messages and their tokens without the oldest turns: at most `limit` tokens, or only the last turn."""
+        while len(prompt) > limit:
+            users = [number for number, message in enumerate(messages) if message["role"] == "user"]
+            if len(users) < 2:
+                break
+            messages = messages[: users[0]] + messages[users[1] :]
+            prompt = tokens_of(self.model, messages)
+        return messages, prompt
+
+    def _shortened(self, answer: list[int]) -> list[int]:
+        """Return the tokens from which a long answer goes on. If turns can be dropped, a quarter of the context is free
+        then.
+        """
+        prompt, context = tokens_of(self.model, self.messages), self.model.context
+        self.messages, prompt = self._remaining(self.messages, prompt, context * 3 // 4 - len(answer))
+        room = context - len(prompt)
+        if room < 2:
+            self.model.require_room([*prompt, *answer])
+        end = answer if len(answer) <= room else answer[-(room // 2) :]
+        self.forgotten += context + 1 - len(prompt) - len(end)
+        return [*prompt, *end]
+
+
+def tokens_of(model: LanguageModel, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the tokens of a conversation, up to where the model answers.
+
+    The names of special tokens in messages are plain text, so that no message can end itself and begin another one.
+    Raises the errors of `prompt_of`.
+    """
+    texts = json.dumps([messages, str(model.template)], ensure_ascii=False, default=str)
+    mark = next(chr(code) for code in range(_UNUSED, 0x110000) if chr(code) not in texts)
+    return model.tokenizer.encode(prompt_of(model, _marked(messages, model.tokenizer, mark)), mark)
+
+
+def _marked(value: Any, tokenizer: Tokenizer, mark: str) -> Any:
+    """Return a message, or a part of one, with a mark in the names of special tokens."""
+    if isinstance(value, str):
+        return tokenizer.marked(value, mark)
+    if isinstance(value, Mapping):
+        return {key: _marked(part, tokenizer, mark) for key, part in value.items()}
+    return [_marked(part, tokenizer, mark) for part in value] if isinstance(value, list | tuple) else value
 
 
 def prompt_of(model: LanguageModel, messages: Sequence[Mapping[str, Any]]) -> str:

@@ -10,7 +10,8 @@ import numpy as np
 
 from ... import build
 from ...errors import InputError, report
-from .tokenizer import Tokenizer, check_tokens
+from .source import open_model
+from .tokenizer import check_tokens
 
 CONTEXT = 2048  # tokens for which caches have memory by default
 CHUNK = 256  # tokens of a prompt in a run, at most
@@ -18,7 +19,7 @@ _FEW = 2  # tokens that are faster one by one
 
 
 class LanguageModel:
-    """A GGUF model with its vocabulary.
+    """A model in a GGUF file, or in a folder of Hugging Face, with its vocabulary.
 
         model = LanguageModel("model.gguf")
         tokens = model.tokenizer.encode("The capital of France is")
@@ -32,17 +33,11 @@ class LanguageModel:
         self, path: str | os.PathLike[str], *, context: int | None = None, threads: int | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:  # fmt: skip
-        from ...frontends import from_gguf, read_gguf
-
-        file = read_gguf(path)
-        self.name = str(file.metadata.get("general.name", "") or os.path.basename(path))
-        self.template = file.metadata.get("tokenizer.chat_template")
-        self.tokenizer = Tokenizer(file.metadata)
-        trained = file.metadata.get(f"{file.metadata.get('general.architecture')}.context_length", CONTEXT)
-        most = min(CONTEXT, trained) if isinstance(trained, int) else CONTEXT  # `from_gguf` refuses another type
-        self.context = most if context is None else context
+        source = open_model(path)
+        self.name, self.template, self.tokenizer = source.name, source.template, source.tokenizer
+        self.context = min(CONTEXT, *source.lengths) if context is None else context
         options: dict[str, Any] = {"threads": threads, "progress": progress}
-        graphs = [from_gguf(file, shapes={"tokens": (1, length)}, max_length=self.context) for length in (1, "length")]
+        graphs = [source.graph(shapes={"tokens": (1, length)}, max_length=self.context) for length in (1, "length")]
         self._one, self._many = (build(graph, **options) for graph in graphs)
         self._many.share_states(self._one)
         self.vocabulary = int(self._one.executable.outputs[0].shape[1])
@@ -100,15 +95,22 @@ class LanguageModel:
                 )
             )
 
-    def generate(self, text: Sequence[int], choose: Callable[[np.ndarray], int], count: int) -> Iterator[int]:
+    def generate(
+        self, text: Sequence[int], choose: Callable[[np.ndarray], int], count: int,
+        shortened: Callable[[list[int]], list[int]] | None = None,
+    ) -> Iterator[int]:  # fmt: skip
         """Yield up to `count` tokens after a text. The end of the answer is not yielded.
 
-        Raises `InputError` if the context is full before the answer has ended.
+        When the context is full, the model goes on from the text `shortened(answer)`, where `answer` has the tokens so
+        far. Without `shortened`, a full context raises `InputError`.
         """
-        tokens = list(text)
+        tokens, answer = list(text), list[int]()
         for _ in range(count):
+            if shortened is not None and len(tokens) > self.context:
+                tokens = shortened(answer)
             token = choose(self.logits(tokens))
             if token in self.tokenizer.ends:
                 return
             tokens.append(token)
+            answer.append(token)
             yield token

@@ -31,7 +31,7 @@ _SPLITS = {
     "qwen2": (_CASELESS.replace("DIGITS", ""),),
 }
 # Texts of tokens that end an answer, besides the end of the text.
-_ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>")
+ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>")
 
 # The letters of a byte-level vocabulary, and their bytes: printable characters of Latin 1 are themselves, and the other
 # bytes are the letters from 256 on, in order.
@@ -78,20 +78,46 @@ class Tokenizer:
         self.end = self._number(metadata, "eos_token_id")
         adds = metadata.get("tokenizer.ggml.add_bos_token", kind == "llama")
         self._prefix = [self.begin] if adds and self.begin is not None else []
-        ends = frozenset(k for k in (*self.special, *own) if self.tokens[k] in _ENDS)
+        ends = frozenset(k for k in (*self.special, *own) if self.tokens[k] in ENDS)
         self.ends = ends | {t for t in (self.end, self._number(metadata, "eot_token_id")) if t is not None}
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, mark: str = "") -> list[int]:
         """Return the tokens of a text. Names of special tokens in it, such as <|im_start|>, become these tokens.
 
-        If the model wants it, the token for the beginning of a text comes first, unless the text has it already.
+        If the model wants it, the token for the beginning of a text comes first, unless the text has it already. The
+        character `mark` does not belong to the text: it is removed, and a name that contains it is plain text.
         """
         try:
             text.encode()
         except UnicodeEncodeError as error:  # a terminal passes bytes that are not UTF-8 as surrogates
             raise InputError(f"the text is not valid UTF-8: it contains {text[error.start]!r}") from None
-        tokens = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        tokens = self._with_marks(text, mark) if mark and mark in text else self._plain(text)
         return tokens if tokens[: len(self._prefix)] == self._prefix else [*self._prefix, *tokens]
+
+    def marked(self, text: str, mark: str) -> str:
+        """Return a text with a mark in each name of a special token, after its first letter; see `encode`."""
+        for name in self._names():
+            text = text.replace(name, f"{name[0]}{mark}{name[1:]}")
+        return text
+
+    def _names(self) -> list[str]:
+        """Return the names of the special tokens. A name comes before its own beginnings."""
+        return sorted({self.tokens[token] for token in self.special} - {""}, key=len, reverse=True)
+
+    def _plain(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def _with_marks(self, text: str, mark: str) -> list[int]:
+        """Return the tokens of a text with marks. Special tokens split it, and the parts have none then."""
+        numbers = {self.tokens[token]: token for token in self.special}
+        parts = re.split(f"({'|'.join(map(re.escape, self._names()))})(?!{mark})", text)
+        self._tokenizer.encode_special_tokens = True
+        try:
+            rest = [self._plain(part.replace(mark, "")) if part else [] for part in parts[::2]]
+        finally:
+            self._tokenizer.encode_special_tokens = False
+        names = [[numbers[name]] for name in parts[1::2]]
+        return [token for pair in zip(rest, [*names, []], strict=True) for part in pair for token in part]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without special tokens."""

@@ -46,10 +46,11 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def write_folder(
-    folder: Path, architecture: str, dtype: Any = np.float32, files: int = 1, tied: bool = True, **changed: Any
-) -> dict[str, np.ndarray]:
-    """Write a model with random weights; return them by the names of GGUF."""
-    other = {"head_width": changed["head_dim"]} if "head_dim" in changed else {}
+    folder: Path, architecture: str, dtype: Any = np.float32, files: int = 1, tied: bool = True,
+    model: dict[str, Any] | None = None, **changed: Any,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Write a model with random weights; return them by the names of GGUF. `model` has options of `write_model`."""
+    other = {**(model or {}), **({"head_width": changed["head_dim"]} if "head_dim" in changed else {})}
     weights = write_model(folder / "same.gguf", architecture, tied=tied, **other)
     weights = {name: array.astype(dtype) for name, array in weights.items()}
     one = {n: 1 if architecture == "gemma" and n.endswith("norm.weight") else 0 for n in weights}
