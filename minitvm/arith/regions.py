@@ -23,7 +23,7 @@ Ends = tuple[Affine, Affine]
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class TouchedRegion:
     """The elements that an access touches. All of them are in `box`; if `exact`, every element of the box is touched.
 
     `unbounded` lists the dimensions whose ends could not be computed, as for `A[B[i]]`. `evaluate` says what `box`
@@ -40,7 +40,7 @@ def evaluate(
     domains: Mapping[Any, Range],
     analyzer: Analyzer | None = None,
     fallback: Box | None = None,
-) -> Region:
+) -> TouchedRegion:
     """Return the box that `indices` cover while the variables in `domains`, outermost first, run through their ranges.
 
     The domain of an inner variable may use outer ones. Other variables are fixed; `analyzer` knows their ranges. If a
@@ -69,7 +69,7 @@ class Moving:
         self._ends = {v: _ends_of_range(analyzer, r) for v, r in self._moving.items()}
         self._reach = _reach(self._moving)
 
-    def region(self, indices: Sequence[Any], fallback: Box | None = None) -> Region:
+    def region(self, indices: Sequence[Any], fallback: Box | None = None) -> TouchedRegion:
         """Return the box that indices cover; see `evaluate`."""
         analyzer, moving, ends, reach = self.analyzer, self._moving, self._ends, self._reach
         box: list[Range] = []
@@ -93,7 +93,7 @@ class Moving:
             dtype = index.dtype
             extent = rules.merge_splits(analyzer.domain, high - low + 1)
             box.append(Range(analyzer.to_expr(low, dtype), analyzer.to_expr(extent, dtype)))
-        return Region(tuple(box), dense, tuple(unbounded))
+        return TouchedRegion(tuple(box), dense, tuple(unbounded))
 
 
 def _reach(moving: Mapping[Any, Range]) -> dict[Any, set[Any]]:

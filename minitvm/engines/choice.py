@@ -22,8 +22,7 @@ from ..expr.dtypes import is_floating
 from ..graph.nodes import Constant, Graph, OpNode, Value
 from ..graph.passes.constant_folding import constant_folding
 from ..graph.passes.fold_batch_norm import fold_batch_norm
-from ..graph.passes.partition import Region as Nodes
-from ..graph.passes.partition import acyclic, placed, region_node, survey
+from ..graph.passes.partition import RegionNodes, acyclic, placed, region_node, survey
 from ..target import Target
 from .engine import AUTO, Engine, Region, Translation, find, names
 from .region_calls import text_of, usable_threads
@@ -117,14 +116,14 @@ def chosen(
     """
     by_name, used = {engine.name: engine for engine in engines}, used if used is not None else set()
     refused: dict[str, dict[OpNode, str]] = {}
-    candidates: list[Nodes] = []
+    candidates: list[RegionNodes] = []
     competing = measured and not forced
     for engine in engines:
         surveyed = survey(graph, engine, () if competing else candidates)
         refused[engine.name] = dict(surveyed.refused)
         candidates += surveyed.regions
     arrays = graph.arrays()
-    choices: list[tuple[Nodes, OpNode, Choice]] = []
+    choices: list[tuple[RegionNodes, OpNode, Choice]] = []
     for region in candidates:
         node = region_node(graph, region, _name(region.engine, used))
         choice = Choice(node.graph.name, region.engine, region.nodes)
@@ -152,13 +151,15 @@ def _name(engine: str, used: set[str]) -> str:
     return name
 
 
-def _fastest(graph: Graph, choices: Sequence[tuple[Nodes, OpNode, Choice]]) -> list[tuple[Nodes, OpNode, Choice]]:
+def _fastest(
+    graph: Graph, choices: Sequence[tuple[RegionNodes, OpNode, Choice]]
+) -> list[tuple[RegionNodes, OpNode, Choice]]:
     """Give the reason why a region is not taken: our kernels are faster, or another engine saves more time there."""
 
     def saved(choice: Choice) -> float:
         return choice.seconds[1] - choice.seconds[0] if choice.seconds is not None else 0.0
 
-    taken: list[Nodes] = []
+    taken: list[RegionNodes] = []
     decided = []
     for region, node, choice in sorted(choices, key=lambda item: -saved(item[2])):
         if not choice.reason and saved(choice) <= 0:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from minitvm.errors import InternalError
 from minitvm.graph import Graph, GraphBuilder, OpNode, Value, verify_graph
 from minitvm.graph.passes.fuse import fuse
-from minitvm.graph.passes.partition import Condensed, Region, acyclic, partition, placed, region_node, survey
+from minitvm.graph.passes.partition import Condensed, RegionNodes, acyclic, partition, placed, region_node, survey
 from minitvm.graph.pattern import GraphFacts, ValuePattern, constant, matches, op, value
 from minitvm.reference import graph as interpreter
 from minitvm.reference.strategies.graphs import RandomGraph
@@ -126,7 +126,7 @@ def test_two_convex_regions_that_wait_for_each_other_are_refused() -> None:
     a, c = b.op("exp", x, name="a"), b.op("negative", x, name="c")
     graph = b.build([b.op("nn.relu", c, name="d"), b.op("sqrt", a, name="e")])
     by_name = {item.outputs[0].name: item for item in graph.nodes}
-    pair = [Region("one", (by_name["a"], by_name["d"])), Region("two", (by_name["c"], by_name["e"]))]
+    pair = [RegionNodes("one", (by_name["a"], by_name["d"])), RegionNodes("two", (by_name["c"], by_name["e"]))]
     assert not acyclic(graph, pair)
     with pytest.raises(InternalError, match="the regions form a cycle"):
         placed(graph, [(region, region_node(graph, region, region.engine)) for region in pair])

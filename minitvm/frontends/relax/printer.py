@@ -97,7 +97,7 @@ def _conditions(item: OpNode) -> bool:
 
 
 def _function(graph: Graph, name: str, module: str, calls: _Calls) -> list[str]:
-    names = _Names(graph, calls)
+    names = _ValueNames(graph, calls)
     weights = [constant for constant in graph.constants if not _is_scalar(constant)]
     params = [*graph.inputs, *(constant.value for constant in weights)]
     listed = ", ".join(f"{names[v]}: {_type(v, quoted=True)}" for v in params)
@@ -124,7 +124,7 @@ def _function(graph: Graph, name: str, module: str, calls: _Calls) -> list[str]:
     return ["@R.function", f"def {identifier(name)}({listed}) -> {returns}:", *(f"    {line}" for line in body)]
 
 
-class _Names(dict[Value, str]):
+class _ValueNames(dict[Value, str]):
     """The name of each value, or the text of a scalar constant."""
 
     def __init__(self, graph: Graph, calls: _Calls) -> None:
@@ -154,7 +154,7 @@ def _is_scalar(constant: Constant) -> bool:
 _WRITTEN = ("bool", "float16", "float32", "float64", "int32", "int64")
 
 
-def _lines(item: OpNode, names: _Names, calls: _Calls) -> list[str]:
+def _lines(item: OpNode, names: _ValueNames, calls: _Calls) -> list[str]:
     """Return the lines of a node: its call, and the items of a tuple of results."""
     call = _call(item, names, calls)
     if len(item.outputs) == 1:
@@ -163,7 +163,7 @@ def _lines(item: OpNode, names: _Names, calls: _Calls) -> list[str]:
     return [f"{whole} = {call}", *(f"{names[v]}: {_type(v)} = {whole}[{k}]" for k, v in enumerate(item.outputs))]
 
 
-def _call(item: OpNode, names: _Names, calls: _Calls) -> str:
+def _call(item: OpNode, names: _ValueNames, calls: _Calls) -> str:
     args = [names[v] for v in item.inputs]
     if item.op == MATCH_CAST:
         return f"R.match_cast({args[0]}, {_type(item.output)})"

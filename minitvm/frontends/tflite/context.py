@@ -12,7 +12,7 @@ from ..common.operand import Operand
 from . import dtypes
 from .layouts import Laid, Order, channels_first, channels_last, inverse
 from .loading import OperatorNode, Subgraph, TensorInfo, unsupported_type
-from .variables import Handle, tensor_state
+from .variables import VariableHandle, tensor_state
 
 if TYPE_CHECKING:
     from .importer import TFLiteImporter
@@ -24,7 +24,11 @@ class NodeContext(Conversion):
     """One operator that is being converted. `n[i]` is its input number i in TFLite's order of axes."""
 
     def __init__(
-        self, importer: TFLiteImporter, graph: Subgraph, node: OperatorNode, inputs: Sequence[Laid | Handle | None]
+        self,
+        importer: TFLiteImporter,
+        graph: Subgraph,
+        node: OperatorNode,
+        inputs: Sequence[Laid | VariableHandle | None],
     ) -> None:
         super().__init__(importer.builder)
         self.importer, self.graph, self.node, self.inputs = importer, graph, node, list(inputs)

@@ -21,9 +21,9 @@ from .loading import OperatorNode, Signature, Subgraph, TensorInfo, TFLiteModel,
 from .quantized import converted
 from .registry import converters
 from .unsupported import refuse_unsupported
-from .variables import Handle, Variables, tensor_state
+from .variables import VariableHandle, Variables, tensor_state
 
-Scope = dict[int, "Laid | Handle"]  # the tensors of a subgraph that are known so far, by index
+Scope = dict[int, "Laid | VariableHandle"]  # the tensors of a subgraph that are known so far, by index
 
 # The Python errors that a converter raises for a model that contradicts itself.
 _UNMEANT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError, struct.error)
@@ -152,7 +152,7 @@ class TFLiteImporter:
                     scope[index] = result
         return scope
 
-    def _lookup(self, graph: Subgraph, scope: Scope, index: int, where: str) -> Laid | Handle:
+    def _lookup(self, graph: Subgraph, scope: Scope, index: int, where: str) -> Laid | VariableHandle:
         """Return a tensor that is computed, constant, or a variable."""
         if index not in scope:
             info = graph.tensors[index]
@@ -166,7 +166,7 @@ class TFLiteImporter:
                 raise ModelError(f"{where}: nothing computes the tensor {info.name}")
         return scope[index]
 
-    def _apply(self, n: NodeContext) -> Sequence[Laid | Handle | None]:
+    def _apply(self, n: NodeContext) -> Sequence[Laid | VariableHandle | None]:
         """Return the outputs of an operator."""
         try:
             with self.builder.at(n.where):
@@ -183,9 +183,9 @@ class TFLiteImporter:
             ) from error
         return results
 
-    def _plain(self, tensor: Laid | Handle, where: str) -> Operand:
+    def _plain(self, tensor: Laid | VariableHandle, where: str) -> Operand:
         """Return a tensor in TFLite's order of axes, for an output of the graph."""
-        if isinstance(tensor, Handle):
+        if isinstance(tensor, VariableHandle):
             raise UnsupportedOperator(f"{where} is a variable instead of its value")
         node = OperatorNode(where, False, (), (), None, 0)
         return NodeContext(self, self.model.subgraphs[0], node, []).last(tensor)

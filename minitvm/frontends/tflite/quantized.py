@@ -14,7 +14,7 @@ from .context import NodeContext
 from .layouts import Laid
 from .loading import Quantization, TensorInfo
 from .registry import Converter
-from .variables import Handle
+from .variables import VariableHandle
 
 _BYTES = ("int8", "uint8", "int16")
 
@@ -32,7 +32,7 @@ def same_scale(a: TensorInfo, b: TensorInfo) -> bool:
     return all(np.array_equal(p, q) for p, q in ((first.scale, second.scale), (first.zero_point, second.zero_point)))
 
 
-def converted(n: NodeContext, entry: Converter) -> Sequence[Laid | Handle | None]:
+def converted(n: NodeContext, entry: Converter) -> Sequence[Laid | VariableHandle | None]:
     """Return the outputs of an operator; quantised tensors are treated as its converter says."""
     if entry.bytes == "own":
         return listed(entry.function(n))
@@ -67,7 +67,7 @@ def _is_quantised(info: TensorInfo) -> bool:
     return info.quantization is not None and dtypes.DTYPES.get(info.type) in (*_BYTES, "int32", "int64")
 
 
-def listed(results: Any) -> list[Laid | Handle | None]:
+def listed(results: Any) -> list[Laid | VariableHandle | None]:
     """Return the results of a converter as tensors."""
     several = list(results) if isinstance(results, list | tuple) else [results]
     return [Laid(result) if isinstance(result, Operand) else result for result in several]

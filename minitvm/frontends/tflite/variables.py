@@ -19,7 +19,7 @@ from .loading import OperatorNode, TensorInfo, TFLiteModel
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
+class VariableHandle:
     """A tensor of type resource: it refers to a variable."""
 
     name: str
@@ -72,13 +72,13 @@ class Variables:
         return self._states[name]
 
 
-def handle_of(node: OperatorNode) -> Handle:
+def handle_of(node: OperatorNode) -> VariableHandle:
     """Return the variable that a VAR_HANDLE names."""
     container, name = (
         b"" if node.options is None else getattr(node.options, part)() or b"" for part in ("Container", "SharedName")
     )
     text = "/".join(part.decode("utf-8", "replace") for part in (container, name) if part)
-    return Handle(text or f"variable_{node.position}")
+    return VariableHandle(text or f"variable_{node.position}")
 
 
 def assigned(model: TFLiteModel) -> frozenset[str]:

@@ -44,7 +44,7 @@ class Supports(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class RegionNodes:
     """A set of operators for the engine named `engine`, in the order of the graph."""
 
     engine: str
@@ -57,20 +57,20 @@ class Survey:
     compute it.
     """
 
-    regions: tuple[Region, ...]
+    regions: tuple[RegionNodes, ...]
     refused: Mapping[OpNode, str]
 
 
 def partition(graph: Graph, engines: Sequence[Supporter]) -> Graph:
     """Return the graph with the regions of each engine, each as one node. Earlier engines choose first."""
-    regions: list[Region] = []
+    regions: list[RegionNodes] = []
     for engine in engines:
         regions += survey(graph, engine, regions).regions
     names: set[str] = set()
     return placed(graph, [(region, region_node(graph, region, fresh(region.engine, names))) for region in regions])
 
 
-def survey(graph: Graph, engine: Supporter, taken: Sequence[Region] = ()) -> Survey:
+def survey(graph: Graph, engine: Supporter, taken: Sequence[RegionNodes] = ()) -> Survey:
     """Find the regions of one engine. The operators of the regions in `taken` belong to other engines.
 
     The regions together with those in `taken` form no cycle. Regions that only reshape values are left out.
@@ -88,7 +88,7 @@ def survey(graph: Graph, engine: Supporter, taken: Sequence[Region] = ()) -> Sur
         if all(registry.get(item.op).view for item in nodes):
             refused.update(dict.fromkeys(nodes, "it would only reshape values"))
         else:
-            regions.append(Region(engine.name, nodes))
+            regions.append(RegionNodes(engine.name, nodes))
     return Survey(tuple(regions), refused)
 
 
@@ -272,7 +272,7 @@ class Condensed:
         return ordered
 
 
-def acyclic(graph: Graph, regions: Sequence[Region]) -> bool:
+def acyclic(graph: Graph, regions: Sequence[RegionNodes]) -> bool:
     """Return whether regions without common nodes can all be nodes of one graph."""
     condensed = Condensed(graph)
     for region in regions:
@@ -280,7 +280,7 @@ def acyclic(graph: Graph, regions: Sequence[Region]) -> bool:
     return len(condensed.order()) == len(condensed.members)
 
 
-def placed(graph: Graph, pairs: Sequence[tuple[Region, OpNode]]) -> Graph:
+def placed(graph: Graph, pairs: Sequence[tuple[RegionNodes, OpNode]]) -> Graph:
     """Return the graph in which each region is replaced by its node. Raises `InternalError` if they form a cycle."""
     condensed = Condensed(graph)
     for region, _ in pairs:
@@ -293,7 +293,7 @@ def placed(graph: Graph, pairs: Sequence[tuple[Region, OpNode]]) -> Graph:
     return Graph(graph.inputs, graph.constants, nodes, graph.outputs, graph.name, graph.states)
 
 
-def region_node(graph: Graph, region: Region, name: str) -> OpNode:
+def region_node(graph: Graph, region: RegionNodes, name: str) -> OpNode:
     """Return the node for a region. Its inner graph is called `name`; it has its own values, and its constants are
     inputs. The outputs are the values that other operators read, or that the graph returns.
     """

@@ -22,7 +22,7 @@ own_values = holds_inside(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class InsertionPoint:
     """A position for new code inside `within`, which is a loop or the block of the scope.
 
     The position is directly before `anchor` or, if `after` is set, directly after it. If `anchor` is None, the position
@@ -41,7 +41,7 @@ class Insertion:
     tree: Tree
     scope: Scope
     rewritten: dict[tir.Stmt, tir.Stmt] = field(default_factory=dict)
-    copies: list[tuple[Place, tir.Stmt]] = field(default_factory=list)
+    copies: list[tuple[InsertionPoint, tir.Stmt]] = field(default_factory=list)
     allocated: list[tir.Buffer] = field(default_factory=list)
 
     def apply(self, state: ScheduleState) -> list[tir.BlockRealize]:
@@ -92,17 +92,19 @@ def _same_place(before: Tree, now: Tree, stmt: tir.Stmt) -> tir.Stmt:
     return at
 
 
-def start_of(scope: Scope) -> Place:
+def start_of(scope: Scope) -> InsertionPoint:
     """Return the place before all statements of a scope."""
-    return Place(scope.realize.block, None, after=False)
+    return InsertionPoint(scope.realize.block, None, after=False)
 
 
-def end_of(scope: Scope) -> Place:
+def end_of(scope: Scope) -> InsertionPoint:
     """Return the place after all statements of a scope."""
-    return Place(scope.realize.block, None, after=True)
+    return InsertionPoint(scope.realize.block, None, after=True)
 
 
-def place_beside(tree: Tree, block: tir.BlockRealize, others: Sequence[tir.BlockRealize], after: bool = True) -> Place:
+def place_beside(
+    tree: Tree, block: tir.BlockRealize, others: Sequence[tir.BlockRealize], after: bool = True
+) -> InsertionPoint:
     """Return the place directly after `block`, or directly before it, but outside of the loops and branches that
     contain none of the others.
 
@@ -117,11 +119,11 @@ def place_beside(tree: Tree, block: tir.BlockRealize, others: Sequence[tir.Block
         outer = tree.parent[at]
         ends = outer is within or (isinstance(outer, tir.Seq) and tree.parent[outer] is within)
         if ends or any(tree.inside(o, outer) for o in others):
-            return Place(within, at, after)
+            return InsertionPoint(within, at, after)
         at = outer
 
 
-def place_between(tree: Tree, writer: tir.BlockRealize, readers: Sequence[tir.BlockRealize]) -> Place:
+def place_between(tree: Tree, writer: tir.BlockRealize, readers: Sequence[tir.BlockRealize]) -> InsertionPoint:
     """Return the latest place after `writer` and before `readers`."""
     place = place_beside(tree, writer, readers)
     assert place.anchor is not None  # a place beside a block
@@ -130,7 +132,7 @@ def place_between(tree: Tree, writer: tir.BlockRealize, readers: Sequence[tir.Bl
         return place
     later = around.stmts[around.stmts.index(place.anchor) + 1 :]
     first = next((stmt for stmt in later if any(tree.inside(reader, stmt) for reader in readers)), None)
-    return place if first is None else Place(place.within, first, after=False)
+    return place if first is None else InsertionPoint(place.within, first, after=False)
 
 
 def block_in(state: ScheduleState, nest: tir.Stmt) -> tir.BlockRealize:

@@ -31,7 +31,7 @@ from ..analysis.boxes import Box, clip, hull, touched, with_buffer
 from ..analysis.surely import all_read, fills
 from ..analysis.tree import Tree
 from ..conditions import all_of, is_const
-from .insertion import Insertion, Place
+from .insertion import Insertion, InsertionPoint
 from .registry import Failure, holds_inside
 from .state import ScheduleState, guard, nest_around
 from .views import views_on, with_buffers
@@ -259,7 +259,7 @@ def stage(
     storage_scope: str,
     box: Box,
     users: Sequence[tir.BlockRealize],
-    place: Place,
+    place: InsertionPoint,
 ) -> tir.BlockRealize:
     """Copy a box of a buffer, at `place`, into a new buffer in the scope `storage_scope`, or back from it if the part
     is written; make `users` use the new buffer. Returns the block that copies.

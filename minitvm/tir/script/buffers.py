@@ -14,7 +14,7 @@ from ..annotations import COMMON_SCOPES, SCOPES, is_scope
 from ..nodes import Buffer as BufferNode
 from ..nodes import BufferData, BufferLoad, BufferRegion
 from ..strides import row_major_text, why_not_strides
-from .descriptions import AllocSpec, BufferSpec, ConstSpec, DeclSpec, Handle, MatchSpec, TypeName
+from .descriptions import AllocSpec, BufferSpec, ConstSpec, DeclSpec, MatchSpec, TypeName, UnmatchedHandle
 
 
 def _describe(
@@ -61,7 +61,7 @@ def _storage(data: Any) -> Any:
     """Return the object that `data=` refers to: a handle of the signature, or the buffer of an address. Raises
     `InputError` for anything else.
     """
-    if data is None or isinstance(data, Handle | BufferNode):
+    if data is None or isinstance(data, UnmatchedHandle | BufferNode):
         return data
     if isinstance(data, BufferData):
         return data.buffer
@@ -105,7 +105,7 @@ def decl_buffer(
 ) -> DeclSpec | MatchSpec | BufferSpec:
     """Describe storage for the following statements (kernel level) or, with `data=`, the buffer at that address."""
     spec = _describe(shape, dtype, *args, **more)
-    if isinstance(spec.data, Handle):
+    if isinstance(spec.data, UnmatchedHandle):
         return MatchSpec(spec.data, spec)
     return DeclSpec(spec, annotations or {}) if spec.data is None else spec
 
@@ -151,7 +151,7 @@ def match_buffer(source: Any, shape: Any = None, dtype: Any = "float32", *args: 
     If no shape is given, the view has the shape of the region.
     """
     if shape is None:
-        if isinstance(source, Handle):
+        if isinstance(source, UnmatchedHandle):
             raise InputError("T.match_buffer of a handle needs a shape")
         shape = tuple(r.extent for r in as_region(source).region)
     return MatchSpec(source, _describe(shape, dtype, *args, **more))

@@ -18,7 +18,7 @@ class BufferSpec:
     shape: tuple[Any, ...]
     fields: Mapping[str, Any]
     offset_factor: int = 0
-    data: Any = None  # a `Handle`, or the buffer whose storage it is
+    data: Any = None  # a `UnmatchedHandle`, or the buffer whose storage it is
 
     def named(self, name: str, own_offset: bool = False) -> BufferNode:
         """Create the buffer and call it `name`. With `own_offset`, a missing offset becomes a variable if the buffer
@@ -31,7 +31,7 @@ class BufferSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
+class UnmatchedHandle:
     """A parameter `a: T.handle` that has not been matched to a buffer yet."""
 
     name: str

@@ -143,7 +143,7 @@ class FunctionParser(Evaluator):
         kind = self.evaluate(with_names(annotation))
         if isinstance(kind, descriptions.TypeName) and kind.dtype == "handle":
             self.handles[name] = None
-            self.variables[name] = descriptions.Handle(name)
+            self.variables[name] = descriptions.UnmatchedHandle(name)
             return None
         value: tir.Buffer | Var
         if isinstance(kind, descriptions.BufferSpec):
@@ -319,7 +319,7 @@ class FunctionParser(Evaluator):
         """Execute `B = T.Buffer(shape, dtype, data=A.data)`: B becomes another name for A; raise `ParseError` if their
         layouts differ.
         """
-        if isinstance(spec.data, descriptions.Handle):
+        if isinstance(spec.data, descriptions.UnmatchedHandle):
             return self._match(name, descriptions.MatchSpec(spec.data, spec), node)
         source, own = spec.data, spec.named(name)
         alike = structural_equal(
@@ -364,7 +364,7 @@ class FunctionParser(Evaluator):
 
     def _match(self, name: str, spec: descriptions.MatchSpec, node: ast.AST) -> None:
         buffer = spec.buffer.named(name, name in self.offsets)
-        if isinstance(spec.source, descriptions.Handle):
+        if isinstance(spec.source, descriptions.UnmatchedHandle):
             if self.handles[spec.source.name] is not None:
                 raise self.error(node, f"the handle {spec.source.name} is matched twice")
             self.handles[spec.source.name] = buffer

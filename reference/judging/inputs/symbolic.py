@@ -359,7 +359,7 @@ class _OfLoops(Formulas):
         return default
 
     def _env(self, one: _Store, point: tuple[int, ...]) -> Mapping[x.Var, x.Expr]:
-        return _Names(self, one, point)
+        return _PointValues(self, one, point)
 
     def _initial(self, buffer: t.Buffer, flat: int) -> x.Expr:
         place = self.params.get(buffer)
@@ -451,7 +451,7 @@ class _Around:
         return self.same.get(buffer, buffer)
 
 
-class _Names(dict[x.Var, x.Expr]):
+class _PointValues(dict[x.Var, x.Expr]):
     """The variables of a statement at a point: loop variables, and names that are resolved on demand."""
 
     def __init__(self, formulas: Formulas, one: _Store, point: tuple[int, ...]) -> None:

@@ -93,7 +93,10 @@ READ_AT.edit("copied by the iteration before", "_copy_block", "tuple(l.var for l
              "tuple(l.var - 1 if k else l.var for k, l in enumerate(used)), const(True), block")  # fmt: skip
 WRITE_AT.drop("a box with gaps", "write_at", "filled_below")
 WRITE_AT.edit(
-    "copied back before the block", "_staged", "Place(loop, anchor, after=part.write)", "Place(loop, using[0], False)"
+    "copied back before the block",
+    "_staged",
+    "InsertionPoint(loop, anchor, after=part.write)",
+    "InsertionPoint(loop, using[0], False)",
 )
 
 REINDEX = Faults(

@@ -10,7 +10,7 @@ from ...common.operand import Operand
 from ..context import NodeContext
 from ..layouts import Laid
 from ..registry import converter
-from ..variables import Handle, assigned_in, handle_of
+from ..variables import VariableHandle, assigned_in, handle_of
 
 
 @converter("IF", bytes="own")
@@ -100,8 +100,8 @@ def assign_variable(n: NodeContext) -> Any:
     return []
 
 
-def _handle(n: NodeContext) -> Handle:
+def _handle(n: NodeContext) -> VariableHandle:
     handle = n.inputs[0]
-    if not isinstance(handle, Handle):
+    if not isinstance(handle, VariableHandle):
         n.refuse("its first input is not a variable")
     return handle

@@ -86,11 +86,11 @@ def _in_order(kernel: Callable[[], None], threads: Sequence[int], place: Any) ->
 def _imported(name: str, *about: Any) -> Any:
     """Return the module for `from NAME import ...` in kernel source. Each run sets `cuda`."""
     if name in (SIMD, SHARED):
-        return _Names()
+        return _KernelNames()
     return SimpleNamespace(cuda=None) if name == "numba" else builtins.__import__(name, *about)
 
 
-class _Names:
+class _KernelNames:
     """The module from which kernel source imports its names."""
 
     def __getattr__(self, name: str) -> Any:

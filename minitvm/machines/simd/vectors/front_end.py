@@ -151,7 +151,7 @@ class Operations:
         return Typed(types.maybe_literal(value) or plain, llvm)
 
 
-class Translation:
+class Translator:
     """Translates one function of kernel source into the block of `builder`. `parameters` maps names to values."""
 
     def __init__(
@@ -497,29 +497,29 @@ def _is_name(e: ast.AST) -> TypeGuard[ast.Name]:
 
 
 _STATEMENTS: dict[type, Callable[..., None]] = {
-    ast.Assign: Translation.assign,
-    ast.AugAssign: Translation.update,
-    ast.Expr: Translation.effect,
-    ast.For: Translation.loop,
-    ast.While: Translation.while_loop,
-    ast.If: Translation.condition,
-    ast.Break: Translation.leave_loop,
-    ast.Continue: Translation.leave_loop,
-    ast.Return: Translation.leave,
+    ast.Assign: Translator.assign,
+    ast.AugAssign: Translator.update,
+    ast.Expr: Translator.effect,
+    ast.For: Translator.loop,
+    ast.While: Translator.while_loop,
+    ast.If: Translator.condition,
+    ast.Break: Translator.leave_loop,
+    ast.Continue: Translator.leave_loop,
+    ast.Return: Translator.leave,
     ast.Pass: lambda _self, _stmt: None,
 }
 _EXPRESSIONS: dict[type, Callable[..., Typed]] = {
-    ast.Constant: Translation.constant,
-    ast.Name: Translation.name,
-    ast.Call: Translation.call,
-    ast.BinOp: Translation.binary,
-    ast.UnaryOp: Translation.unary,
-    ast.Compare: Translation.compare,
-    ast.BoolOp: Translation.logical,
-    ast.IfExp: Translation.choice,
-    ast.Subscript: Translation.element,
-    ast.Attribute: Translation.attribute,
-    ast.Tuple: Translation.several,
+    ast.Constant: Translator.constant,
+    ast.Name: Translator.name,
+    ast.Call: Translator.call,
+    ast.BinOp: Translator.binary,
+    ast.UnaryOp: Translator.unary,
+    ast.Compare: Translator.compare,
+    ast.BoolOp: Translator.logical,
+    ast.IfExp: Translator.choice,
+    ast.Subscript: Translator.element,
+    ast.Attribute: Translator.attribute,
+    ast.Tuple: Translator.several,
 }
 
 
@@ -535,4 +535,4 @@ def translated(
         item for item in ast.parse(source).body if isinstance(item, ast.FunctionDef) and item.name == code.co_name
     )
     names = code.co_varnames[: code.co_argcount]
-    Translation(operations, builder, function.__globals__, dict(zip(names, parameters, strict=True))).run(tree)
+    Translator(operations, builder, function.__globals__, dict(zip(names, parameters, strict=True))).run(tree)

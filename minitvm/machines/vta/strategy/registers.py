@@ -37,7 +37,7 @@ from ...scratchpad.strategy import convolution
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class RegisterStages:
     """The blocks of a function as operations on registers, in order; the last one is the store.
 
     `points` are those of the window that `reduction` goes through, and `each` the blocks that are computed for each of
@@ -74,7 +74,7 @@ class ImageWindows:
         return down * across
 
 
-def chain_of(func: PrimFunc) -> Chain | None:
+def chain_of(func: PrimFunc) -> RegisterStages | None:
     """A function as operations on registers; None where it is anything else."""
     blocks = list(blocks_of(func))
     stages: list[convolution.Stage] = []
@@ -110,7 +110,7 @@ def chain_of(func: PrimFunc) -> Chain | None:
         return None
     _, outs, rows, columns, _, _ = (size or 1 for size in sizes)
     images = tuple((block.name, _image(block, rows, columns, window)) for block in blocks if block.name in loads)
-    return Chain(tuple(stages), outs, rows, columns, reduction, start, prod(window), tuple(each), images)
+    return RegisterStages(tuple(stages), outs, rows, columns, reduction, start, prod(window), tuple(each), images)
 
 
 def _image(load: Block, rows: int, columns: int, window: tuple[int, int]) -> ImageWindows | None:
@@ -200,7 +200,7 @@ def _reduction(
     return convolution.Stage(block.name, f"accumulate_{name}"), start.value, (sizes[0] or 1, sizes[1] or 1)
 
 
-def misfit(chain: Chain, config: Any) -> str:
+def misfit(chain: RegisterStages, config: Any) -> str:
     """Why a machine does not compute a chain, whatever its sizes; "" if it does."""
     options, bits = config.options, int(config.inp_dtype[3:])
     done = {stage.operation for stage in chain.stages}
@@ -239,14 +239,14 @@ def in_registers(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def _loaded(
-    chain: Chain, rows: convolution.Number, columns: convolution.Number, outs: convolution.Number
+    chain: RegisterStages, rows: convolution.Number, columns: convolution.Number, outs: convolution.Number
 ) -> convolution.Number:
     """The elements that a tile loads."""
     return sum(outs * (chain.points if image is None else image.elements(rows, columns)) for _, image in chain.loads)
 
 
 def _fits(
-    chain: Chain, stages: Sequence[convolution.Stage], config: Any, tile: convolution.Tile, contexts: int
+    chain: RegisterStages, stages: Sequence[convolution.Stage], config: Any, tile: convolution.Tile, contexts: int
 ) -> bool:
     """Whether the contexts' tiles fit the registers, and their micro-ops the store for these."""
     results = int(chain.reduction is not None) + int(bool(chain.each))
@@ -263,7 +263,7 @@ _CYCLES = {"copy": 3, "alu_mul": 2, "store": 0}
 
 
 def _cost(
-    chain: Chain, stages: Sequence[convolution.Stage], config: Any, tile: convolution.Tile, contexts: int
+    chain: RegisterStages, stages: Sequence[convolution.Stage], config: Any, tile: convolution.Tile, contexts: int
 ) -> Cost:
     """The ALU's cycles and the loads of the compute module; stores, which two contexts hide."""
     dram, pipeline = config.dram, config.pipelines.alu
@@ -285,7 +285,7 @@ def _cost(
 
 def _schedule(
     sch: Schedule,
-    chain: Chain,
+    chain: RegisterStages,
     stages: Sequence[convolution.Stage],
     elements: Elements,
     size: convolution.Tile,

@@ -16,7 +16,7 @@ from ...analysis.tree import Tree
 from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
 from .. import programs as on
 from .. import staging
-from ..insertion import Place, end_of, place_between, start_of
+from ..insertion import InsertionPoint, end_of, place_between, start_of
 from ..moving import box_text, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope
@@ -98,7 +98,7 @@ def fills_its_box(
     return Failure({block.block: "this block"}, f"every element of its box of {match.buffer.name} written", reason)
 
 
-def _place_to_copy_back(part: staging.BufferPart, consumers: Sequence[BlockRealize] | None) -> Place:
+def _place_to_copy_back(part: staging.BufferPart, consumers: Sequence[BlockRealize] | None) -> InsertionPoint:
     """Return the place of cache_write's copy: before the first block that still reads the old buffer, not counting the
     block that writes it, or at the end of the scope.
     """

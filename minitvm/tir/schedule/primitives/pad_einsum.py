@@ -18,7 +18,7 @@ from ...conditions import all_of, conjuncts, is_const
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, ForKind, Stmt
 from .. import programs as on
 from ..access_remapping import point_block
-from ..insertion import Insertion, Place
+from ..insertion import Insertion, InsertionPoint
 from ..registry import Failure, primitive, requirement
 from ..staging import is_input
 from ..state import ScheduleState
@@ -335,7 +335,7 @@ def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) ->
     written = set(buffers_written(old))
     for buffer, padded in copies.items():
         copy = _copy_out(padded, buffer) if buffer in written else _copy_in(buffer, padded, pad)
-        step.copies.append((Place(tree.parent[loops[0]], loops[0], after=buffer in written), copy))
+        step.copies.append((InsertionPoint(tree.parent[loops[0]], loops[0], after=buffer in written), copy))
     step.apply(state)
 
 

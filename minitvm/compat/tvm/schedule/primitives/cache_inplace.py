@@ -11,7 +11,7 @@ from .....tir.analysis.tree import Tree
 from .....tir.nodes import BlockRealize, Buffer, BufferStore
 from .....tir.schedule import programs as on
 from .....tir.schedule import staging
-from .....tir.schedule.insertion import Place, refuse_races
+from .....tir.schedule.insertion import InsertionPoint, refuse_races
 from .....tir.schedule.moving import box_text
 from .....tir.schedule.primitives.cache import each_read, read_in_blocks, reads_it
 from .....tir.schedule.registry import Failure, primitive, requirement
@@ -117,7 +117,7 @@ def cache_inplace(
         box = hull([bound_box(block, r) for r in touched if r.buffer is buffer], analyzer)
         box = staging.bounded(tree, box, buffer, analyzer, block, tree.parent[block])
         nest = guard(staging.copy_nest(tree, buffer, cached, box, analyzer, back), block.predicate)
-        step.copies.append((Place(tree.parent[block], block, after=back), nest))
+        step.copies.append((InsertionPoint(tree.parent[block], block, after=back), nest))
     copies = step.apply(state)
     refuse_races(state, copies[0])
     return copies

@@ -17,7 +17,7 @@ from .....tir.conditions import all_of, is_const, uses
 from .....tir.nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, If, Seq, Stmt
 from .....tir.schedule import programs as on
 from .....tir.schedule import staging
-from .....tir.schedule.insertion import Place
+from .....tir.schedule.insertion import InsertionPoint
 from .....tir.schedule.moving import box_text
 from .....tir.schedule.primitives.cache import read_in_blocks, reads_it, writes_it, written_in_blocks
 from .....tir.schedule.registry import Failure, holds_inside, primitive, requirement
@@ -260,7 +260,7 @@ def _staged(
             Failure({anchor: "this statement"}, "a loop or a block to put the copy next to", type(anchor).__name__)
         )
     step = staging.staged(part, cached, users)
-    step.copies.append((Place(loop, anchor, after=part.write), nest))
+    step.copies.append((InsertionPoint(loop, anchor, after=part.write), nest))
     return step.apply_one(state)
 
 
