@@ -40,11 +40,11 @@ def compare(ours: LanguageModel, theirs: Any, threads: int) -> None:
     """Read a prompt of random tokens, and then go on from a short one."""
     text = [int(token) for token in np.random.default_rng(0).integers(100, ours.vocabulary, PROMPT)]
     seconds = medians(lambda: ours_reads(ours, text), lambda: theirs_reads(theirs, text), 1)
-    show(threads, f"prompt of {PROMPT}", [PROMPT / one for one in seconds])
+    show(threads, f"prompt of {PROMPT}", [PROMPT / duration for duration in seconds])
     ours_reads(ours, text[:16])
     theirs_reads(theirs, text[:16])
     seconds = medians(lambda: ours_goes_on(ours), lambda: theirs.eval(text[:1]), STEPS)
-    show(threads, "one token", [1 / one for one in seconds])
+    show(threads, "one token", [1 / duration for duration in seconds])
 
 
 def ours_reads(model: LanguageModel, text: list[int]) -> None:
@@ -72,7 +72,7 @@ def medians(ours: Callable[[], None], theirs: Callable[[], None], steps: int) ->
                 if block:  # the first block warms up
                     times[number].append(time.perf_counter() - start)
             time.sleep(PAUSE)
-    return [float(np.median(one)) for one in times]
+    return [float(np.median(durations)) for durations in times]
 
 
 def show(threads: int, what: str, rates: list[float]) -> None:

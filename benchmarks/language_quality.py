@@ -49,8 +49,8 @@ def print_perplexities(path: str, ours: LanguageModel, theirs: Any, text: str) -
     print(f"perplexity of {len(windows)} windows of {WINDOW} tokens")
     print(f"  llama.cpp             {peer:.4f}")
     for name, in_bytes in (("minitvm", True), ("minitvm, float data", False)):
-        found = perplexity(windows, logits_of_graph(path, in_bytes))
-        print(f"  {name:<20}  {found:.4f}  ({100 * (found / peer - 1):+.2f} %)")
+        measured = perplexity(windows, logits_of_graph(path, in_bytes))
+        print(f"  {name:<20}  {measured:.4f}  ({100 * (measured / peer - 1):+.2f} %)")
 
 
 def logits_of_graph(path: str, in_bytes: bool) -> Callable[[list[int]], np.ndarray]:

@@ -73,8 +73,8 @@ def _operators(graph: Graph) -> Iterator[OpNode]:
 def _replace(b: Rewriter, item: OpNode, replacement: Any) -> None:
     func, sizes = _function(item, replacement)
     shapes = None if finds_its_sizes(func) else tuple(v.shape for v in item.outputs)
-    found = b.op(CALL_TIR, *item.inputs, name=item.outputs[0].name, func=func, shapes=shapes, tir_vars=sizes)
-    results = found if isinstance(found, tuple) else (found,)
+    result = b.op(CALL_TIR, *item.inputs, name=item.outputs[0].name, func=func, shapes=shapes, tir_vars=sizes)
+    results = result if isinstance(result, tuple) else (result,)
     if len(results) != len(item.outputs) or any(_misfit(a, v) for a, v in zip(results, item.outputs, strict=True)):
         types = ", ".join(v.type for v in item.outputs)
         raise InputError(

@@ -115,9 +115,9 @@ def finds_its_sizes(func: PrimFunc) -> bool:
     its results.
     """
     results = _results(func)
-    known = {dim for buffer in func.buffers if buffer not in results for dim in buffer.shape}
-    known |= {param for param in func.params if isinstance(param, ex.Var)}
-    return all(var in known for buffer in results for dim in buffer.shape for var in ex.free_vars(dim))
+    determined = {dim for buffer in func.buffers if buffer not in results for dim in buffer.shape}
+    determined |= {param for param in func.params if isinstance(param, ex.Var)}
+    return all(var in determined for buffer in results for dim in buffer.shape for var in ex.free_vars(dim))
 
 
 def _results(func: PrimFunc) -> tuple[Buffer, ...]:
@@ -168,12 +168,12 @@ def _solved(buffer: Buffer, shape: Sequence[Dim], sizes: Sizes) -> Sizes:
     """Return the values of sizes that follow from a constant dimension; for example, n is 3 if the dimension 4 * n is
     12.
     """
-    found: Sizes = {}
+    solved: Sizes = {}
     for own, actual in zip(buffer.shape, shape, strict=True):
         quotient = ex.divided(own, actual) if isinstance(actual, int) and not isinstance(own, ex.IntImm) else None
         if quotient is not None and quotient[0] not in sizes:
-            found[quotient[0]] = quotient[1]
-    return found
+            solved[quotient[0]] = quotient[1]
+    return solved
 
 
 def _substituted(func: PrimFunc, buffer: Buffer, dim: ex.Expr, sizes: Sizes, values: Mapping[ex.Var, ex.Expr]) -> Dim:

@@ -46,12 +46,12 @@ def integer_product(n: Conversion, a: Operand, a_zero: Operand | None, b: Operan
 
 def _product_of_bytes(n: Conversion, a: Operand, zero: Operand | None, columns: Bytes) -> Operand:
     """Return the product with constant columns. The contribution of a computed zero point is subtracted afterwards."""
-    known = 0 if zero is None else None if zero.data is None else int(zero.data)
-    total: Operand = n.op("qnn.dense", a, np.ascontiguousarray(columns.stored.T), zero_point=known or 0)
+    zero_point = 0 if zero is None else None if zero.data is None else int(zero.data)
+    total: Operand = n.op("qnn.dense", a, np.ascontiguousarray(columns.stored.T), zero_point=zero_point or 0)
     if columns.offset is not None:
-        sums = sums_of_rows(n.op, a, known or 0, columns.stored.shape[0])
+        sums = sums_of_rows(n.op, a, zero_point or 0, columns.stored.shape[0])
         total = n.op("add", total, n.op("multiply", sums, columns.offset.reshape(-1)))
-    if zero is not None and known is None:
+    if zero is not None and zero_point is None:
         total = n.op("subtract", total, n.op("multiply", n.cast(zero, "int32"), columns.sums(axis=0)))
     return total
 
@@ -127,18 +127,18 @@ def _convolution_of_bytes(
     A computed zero point pads the image, and its contribution to each sum is subtracted afterwards. An offset of the
     filters is multiplied by the sums of the windows.
     """
-    known = 0 if zero is None else None if zero.data is None else int(zero.data)
-    if zero is not None and known is None:
+    zero_point = 0 if zero is None else None if zero.data is None else int(zero.data)
+    if zero is not None and zero_point is None:
         before, after = paddings(attrs["padding"], 2)
         if any((*before, *after)):
             widths = ((0, 0), (0, 0), *zip(before, after, strict=True))
             x, attrs = n.op("nn.pad", x, zero, pad_width=widths), {**attrs, "padding": 0}
-    total: Operand = n.op("qnn.conv2d", x, filters.stored, zero_point=known or 0, **attrs)
+    total: Operand = n.op("qnn.conv2d", x, filters.stored, zero_point=zero_point or 0, **attrs)
     if filters.offset is not None:
         depth, *kernel = filters.stored.shape[1:]
-        windows = sums_of_windows(n.op, x, known or 0, depth, kernel, attrs)
+        windows = sums_of_windows(n.op, x, zero_point or 0, depth, kernel, attrs)
         total = n.op("add", total, n.op("multiply", windows, filters.offset.reshape(1, -1, 1, 1)))
-    if zero is not None and known is None:
+    if zero is not None and zero_point is None:
         sums = filters.sums(axis=(1, 2, 3)).reshape(1, -1, 1, 1)
         total = n.op("subtract", total, n.op("multiply", n.cast(zero, "int32"), sums))
     return total

@@ -44,9 +44,9 @@ def explicitly_padded(
     """Return the data and paddings of windows. If paddings are symbolic and there is a `fill`, an operator pads the
     data first.
     """
-    known = tuple(p for p in padding if isinstance(p, int))
-    if len(known) == len(padding):
-        return x, known
+    numbers = tuple(p for p in padding if isinstance(p, int))
+    if len(numbers) == len(padding):
+        return x, numbers
     if fill is None:
         n.refuse(f"auto_pad with a stride on the open sizes of {x} is not supported")
     rank = len(padding) // 2

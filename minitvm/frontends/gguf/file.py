@@ -161,9 +161,9 @@ class _GgufReader:
         shape = tuple(self.number("Q") for _ in range(count))[::-1]
         kind, offset = self.number("I"), self.number("Q")
         if kind not in FORMATS:
-            known = ", ".join(f.name for f in FORMATS.values())
+            names = ", ".join(f.name for f in FORMATS.values())
             raise UnsupportedOperator(
-                f"{self.path}: {self.part} has the format {format_name(kind)}\n  wanted: one of {known}"
+                f"{self.path}: {self.part} has the format {format_name(kind)}\n  wanted: one of {names}"
             )
         return shape, FORMATS[kind], offset
 

@@ -72,8 +72,8 @@ def call_dps_packed(
 def _types(p: RelaxParser, node: ast.Call, out: Any, dtype: Any) -> list[tuple[Any, DType]]:
     if isinstance(out, Tensor):
         out = (out,)
-    if isinstance(out, tuple) and out and all(isinstance(one, Tensor) for one in out):
-        return [(tuple(p.dim(d, node) for d in one.shape or ()), DType(one.dtype)) for one in out]
+    if isinstance(out, tuple) and out and all(isinstance(kind, Tensor) for kind in out):
+        return [(tuple(p.dim(d, node) for d in kind.shape or ()), DType(kind.dtype)) for kind in out]
     if isinstance(out, tuple) and dtype is not None:
         shapes = out if out and isinstance(out[0], tuple) else (out,)
         dtypes = dtype if isinstance(dtype, tuple) else (dtype,) * len(shapes)
@@ -108,7 +108,7 @@ def match_cast(p: RelaxParser, node: ast.Call, value: Any, kind: Any) -> Any:
         dim = p.dim(written, node)
         if isinstance(dim, Var) and dim in p.unbound:
             p.unbound.discard(dim)
-            p.env.update((name, own) for name, known in list(p.env.items()) if known is dim)
+            p.env.update((name, own) for name, size in list(p.env.items()) if size is dim)
         elif not structural_equal(as_expr(own), as_expr(dim)):
             pairs.append((own, dim))
     if not pairs:

@@ -59,7 +59,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"R has no name {name}")
     from .operators import names
 
-    known = [*names(), "Tensor", "Tuple", "Object", "function"]
-    if name in known or any(one.startswith(f"{name}.") for one in known):
+    of_language = [*names(), "Tensor", "Tuple", "Object", "function"]
+    if name in of_language or any(other.startswith(f"{name}.") for other in of_language):
         raise InputError(f"R.{name} is for the text of an R.function, which is not run")
-    raise AttributeError(f"R has no name {name}: {nearest(name, known)}")
+    raise AttributeError(f"R has no name {name}: {nearest(name, of_language)}")

@@ -43,8 +43,7 @@ class Row:
             return False
         if self.floats and not item.inputs[0].dtype.is_float:
             return False
-        given = len(item.inputs)
-        return self.tensors == (VARIADIC,) or given == len(self.tensors)
+        return self.tensors == (VARIADIC,) or len(item.inputs) == len(self.tensors)
 
 
 _UNARY = (
@@ -141,10 +140,10 @@ def row_of(item: OpNode) -> Row | None:
     return next((row for row in _WRITE.get(item.op, ()) if row.fits(item)), None)
 
 
-def our_attrs(row: Row, given: Mapping[str, Any]) -> dict[str, Any]:
+def our_attrs(row: Row, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return our attributes for the arguments of a call. Raises `ValueError` for a value that we do not have."""
     attrs = dict(row.fixed)
-    for name, value in given.items():
+    for name, value in arguments.items():
         if name in row.without and name not in row.attrs:
             if value not in row.without[name]:
                 raise ValueError(f"{name}={value!r}; wanted {' or '.join(map(repr, row.without[name]))}")
@@ -154,8 +153,8 @@ def our_attrs(row: Row, given: Mapping[str, Any]) -> dict[str, Any]:
         if ours in row.fixed and converted != row.fixed[ours]:
             raise ValueError(f"{name}={value!r}; wanted {row.fixed[ours]!r}")
         attrs[ours] = converted
-    known = registry.get(row.ours).attrs
-    return {name: value for name, value in attrs.items() if name in known}
+    declared = registry.get(row.ours).attrs
+    return {name: value for name, value in attrs.items() if name in declared}
 
 
 def _ours(row: Row, name: str, value: Any) -> Any:

@@ -138,16 +138,16 @@ class RelaxParser:
     def unpack(self, target: ast.Tuple, value: ast.expr) -> None:
         parts = value.elts if isinstance(value, ast.Tuple) else None
         if parts is not None and len(parts) == len(target.elts):
-            for one, part in zip(target.elts, parts, strict=True):
-                self.assign(one, part)
+            for name, part in zip(target.elts, parts, strict=True):
+                self.assign(name, part)
             return
         results = self.expr(value)
         if not isinstance(results, tuple) or len(results) != len(target.elts):
             raise self.source.error(target, "a tuple of another length", found=str(results))
-        for one, result in zip(target.elts, results, strict=True):
-            if not isinstance(one, ast.Name):
-                raise self.source.error(one, "an assignment needs names")
-            self.env[one.id] = result
+        for name, result in zip(target.elts, results, strict=True):
+            if not isinstance(name, ast.Name):
+                raise self.source.error(name, "an assignment needs names")
+            self.env[name.id] = result
 
     def is_size(self, node: ast.expr) -> bool:
         """Return whether an expression declares a size: `T.int64()`."""
@@ -226,8 +226,8 @@ class RelaxParser:
         if node.id in ("Tensor", "Tuple"):
             return node.id
         if node.id not in self.captured:
-            known = [*self.env, *self.functions]
-            raise self.source.error(node, f"{node.id} is not defined; {nearest(node.id, known)}")
+            names = [*self.env, *self.functions]
+            raise self.source.error(node, f"{node.id} is not defined; {nearest(node.id, names)}")
         value = self.captured[node.id]
         return SizeVar(node.id) if isinstance(value, forms.OPEN_DIMENSION) else value
 
@@ -301,17 +301,17 @@ class RelaxParser:
             unknown = sorted(set(more) - set(row.parameters))
             what = f"R.{name} has no parameter {unknown[0]}" if unknown else f"R.{name}: too many arguments"
             raise self.source.error(node, what, wanted=f"R.{name}({', '.join(row.parameters)})")
-        given = {**dict(zip(row.parameters, args, strict=False)), **more}
-        absent = [tensor for tensor in row.tensors if tensor not in given]
+        arguments = {**dict(zip(row.parameters, args, strict=False)), **more}
+        absent = [tensor for tensor in row.tensors if tensor not in arguments]
         if absent:
             raise self.source.error(
                 node, f"R.{name} needs {absent[0]}", wanted=f"R.{name}({', '.join(row.parameters)})"
             )
-        tensors = [given.pop(tensor) for tensor in row.tensors]
+        tensors = [arguments.pop(tensor) for tensor in row.tensors]
         if row.tensors == ("*",):
             tensors = list(tensors[0]) if isinstance(tensors[0], tuple) else tensors
         try:
-            attrs = our_attrs(row, given)
+            attrs = our_attrs(row, arguments)
         except ValueError as error:
             raise self.source.error(node, f"R.{name}: {error}") from None
         return self.op(node, row.ours, *tensors, **attrs)
@@ -367,7 +367,7 @@ class RelaxParser:
     def tensors(self, node: ast.AST, value: Any) -> tuple[Value, ...]:
         """Return a tensor, or the tensors of a tuple (also of nested ones), as values of the graph."""
         if isinstance(value, tuple):
-            return tuple(one for item in value for one in self.tensors(node, item))
+            return tuple(tensor for item in value for tensor in self.tensors(node, item))
         if not isinstance(value, Value):
             raise self.source.error(node, f"wanted a tensor, found {value!r}")
         return (value,)

@@ -115,8 +115,8 @@ def _function(graph: Graph, name: str, module: str, calls: _Calls) -> list[str]:
         body.append("with R.dataflow():")
         for item in graph.nodes:
             body += [f"    {line}" for line in _lines(item, names, calls)]
-        made = {value for item in graph.nodes for value in item.outputs}
-        inside = list(dict.fromkeys(names[v] for v in graph.outputs if v in made))
+        computed = {value for item in graph.nodes for value in item.outputs}
+        inside = list(dict.fromkeys(names[v] for v in graph.outputs if v in computed))
         if inside:
             body.append(f"    R.output({', '.join(inside)})")
     outputs = [names[v] for v in graph.outputs]

@@ -133,8 +133,8 @@ class TFLiteImporter:
                 raise InputError(f"a negative size, {dim}")
             return as_dim(dim)
         except (TypeError, ValueError, InputError):
-            found = f"wanted a size, a name or None, found {dim!r}"
-            raise InputError(f"shapes: input {name}, dimension {axis}: {found}") from None
+            where = f"shapes: input {name}, dimension {axis}"
+            raise InputError(f"{where}: wanted a size, a name or None, found {dim!r}") from None
 
     # --- operators ---
 

@@ -203,13 +203,13 @@ class Condensed:
     def passes_around(self, a: int, b: int) -> bool:
         """Return whether some path from vertex a to vertex b goes through another vertex."""
         todo = [vertex for vertex in self.before[b] if vertex != a]
-        seen = set(todo)
+        visited = set(todo)
         while todo:
             for vertex in self.before[todo.pop()]:
                 if vertex == a:
                     return True
-                if vertex not in seen:
-                    seen.add(vertex)
+                if vertex not in visited:
+                    visited.add(vertex)
                     todo.append(vertex)
         return False
 

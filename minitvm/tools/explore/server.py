@@ -67,7 +67,7 @@ class Explorer:
         self._named(name)
         if action not in (*ACTIONS, "look"):
             raise InputError(f"no action {action!r}; wanted one of look, {', '.join(ACTIONS)}")
-        if any(not isinstance(one, int if action == "go" else str) for one in arguments):
+        if any(not isinstance(argument, int if action == "go" else str) for argument in arguments):
             raise InputError(f"{action}: the argument has the wrong type")
         try:
             with self._lock:

@@ -25,14 +25,14 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, number, fits, wanted in (
+        for name, number, fits, limits in (
             ("temperature", self.temperature, 0 <= self.temperature < float("inf"), "a number from 0"),
             ("top-k", self.top_k, self.top_k >= 0, "a number from 0"),
             ("top-p", self.top_p, 0 < self.top_p <= 1, "a number above 0 and at most 1"),
             ("seed", self.seed, self.seed >= 0, "a number from 0"),
         ):
             if not fits:
-                raise InputError(f"{name} is {number}, wanted {wanted}")
+                raise InputError(f"{name} is {number}, wanted {limits}")
 
     def chooser(self) -> Callable[[np.ndarray], int]:
         """Return a function from logits [vocabulary] to a token. It has a random generator of its own."""

@@ -56,7 +56,7 @@ class VirtualMachine:
 
     def _run(self, *args: Any) -> Any:
         results = self.module(*args)
-        return [tensor(one) for one in results] if isinstance(results, tuple) else tensor(results)
+        return [tensor(result) for result in results] if isinstance(results, tuple) else tensor(results)
 
 
 vm = SimpleNamespace(build=build, VirtualMachine=VirtualMachine)

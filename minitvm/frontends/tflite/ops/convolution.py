@@ -130,8 +130,8 @@ def _windows(n: NodeContext, x: Operand, filters: Operand) -> tuple[Operand, dic
     strides, dilations = steps(n, "Stride{}"), steps(n, "Dilation{}Factor")
     padding = window_padding(n, x.shape[2:], kernel, strides, dilations)
     strides = without_second_window(strides, x.shape[2:], padding)
-    x, known = explicitly_padded(n, x, padding, 0.0 if x.dtype.is_float else None)
-    return x, {"strides": strides, "padding": known, "dilation": dilations, "groups": groups}
+    x, pads = explicitly_padded(n, x, padding, 0.0 if x.dtype.is_float else None)
+    return x, {"strides": strides, "padding": pads, "dilation": dilations, "groups": groups}
 
 
 def _groups(n: NodeContext, x: Operand, filters: Operand) -> Dim:

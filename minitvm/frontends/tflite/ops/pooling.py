@@ -50,5 +50,5 @@ def _pooled(n: NodeContext, op: str, image: Laid) -> Laid:
     lowest = None
     if op == "nn.max_pool2d":
         lowest = -math.inf if x.dtype.is_float else int(x.dtype.min)
-    x, known = explicitly_padded(n, x, padding, lowest)
-    return Laid(first=n.op(op, x, pool_size=window, strides=strides, padding=known))
+    x, pads = explicitly_padded(n, x, padding, lowest)
+    return Laid(first=n.op(op, x, pool_size=window, strides=strides, padding=pads))

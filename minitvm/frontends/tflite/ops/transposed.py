@@ -22,12 +22,12 @@ def conv_3d(n: NodeContext) -> Any:
     strides, dilations = steps(n, "Stride{}", "DHW"), steps(n, "Dilation{}Factor", "DHW")
     padding = window_padding(n, x.shape[2:], filters.shape[2:], strides, dilations)
     strides = without_second_window(strides, x.shape[2:], padding)
-    x, known = explicitly_padded(n, x, padding, 0.0)
+    x, pads = explicitly_padded(n, x, padding, 0.0)
     channels, own = n.size(x, 1), n.size(filters, 1)
     if own == 0 or channels % own:
         n.refuse(f"filters of {own} channels over a volume of {channels} channels")
     result: Operand = n.op(
-        "nn.conv3d", x, filters, strides=strides, padding=known, dilation=dilations, groups=channels // own
+        "nn.conv3d", x, filters, strides=strides, padding=pads, dilation=dilations, groups=channels // own
     )
     return activated(n, Laid(first=_with_bias(n, result, 2)))
 
