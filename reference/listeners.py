@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from minitvm.events import Access, Listener, Loop
 
 LINE = 64  # bytes that a cache fetches at a time
+Line = tuple[str, int]  # a buffer, and the number of a line in it: each buffer begins on a line of its own
 _FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1}
 
 
@@ -82,6 +84,25 @@ class Ledger(Listener):
         return "\n".join(f"{name:<{width}}  {count:>12,}" for name, count in rows)
 
 
+class RecentLines:
+    """The lines in a fully associative cache that drops the least recently used line when it has more than `most`."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._lines: OrderedDict[Line, None] = OrderedDict()  # the last used line is last
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(self._lines)
+
+    def touch(self, line: Line) -> tuple[bool, Line | None]:
+        """Use a line. Returns whether it was in the cache, and the line that it drops, or None."""
+        if line in self._lines:
+            self._lines.move_to_end(line)
+            return True, None
+        self._lines[line] = None
+        return False, self._lines.popitem(last=False)[0] if len(self._lines) > self.most else None
+
+
 @dataclass
 class CachedLedger(Ledger):
     """A `Ledger` of memory that also counts the misses of a small cache.
@@ -92,7 +113,9 @@ class CachedLedger(Ledger):
 
     cache_lines: int = 16
     lines_fetched: int = 0
-    _cache: OrderedDict[tuple[str, int], None] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        self._cache = RecentLines(self.cache_lines)
 
     def load(self, access: Access) -> None:
         if access.scope != "local":
@@ -105,11 +128,5 @@ class CachedLedger(Ledger):
             self._touch(access)
 
     def _touch(self, access: Access) -> None:
-        line = (access.buffer, access.offset * access.bytes // LINE)
-        if line in self._cache:
-            self._cache.move_to_end(line)
-            return
-        self.lines_fetched += 1
-        self._cache[line] = None
-        if len(self._cache) > self.cache_lines:
-            self._cache.popitem(last=False)
+        hit, _ = self._cache.touch((access.buffer, access.offset * access.bytes // LINE))
+        self.lines_fetched += not hit
