@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from string import Template
+
 from .interface import CTensor, Interface, Scalar, ctype
 from .names import quoted
 from .weights import Weights
 
+_HEADER = Template("""\
+// A C++17 class around ${name}.h: it owns the memory of a run.
+#ifndef ${macro}_HPP
+#define ${macro}_HPP
 
-def hpp_text(api: Interface, weights: Weights) -> str:
-    """Return the text of the C++ header."""
-    n = api.name
-    return f"""\
-// A C++17 class around {n}.h: it owns the memory of a run.
-#ifndef {api.macro}_HPP
-#define {api.macro}_HPP
-
-#include "{n}.h"
+#include "${name}.h"
 
 #include <cstdint>
 #include <fstream>
@@ -25,105 +23,115 @@ def hpp_text(api: Interface, weights: Weights) -> str:
 #include <type_traits>
 #include <vector>
 
-namespace {n} {{
+namespace ${name} {
 
 // A failure of the program or of a call. `status` is the status of a run, or 0.
-class Error : public std::runtime_error {{
+class Error : public std::runtime_error {
 public:
-    explicit Error(const std::string &text, int status = 0) : std::runtime_error(text), status(status) {{}}
+    explicit Error(const std::string &text, int status = 0) : std::runtime_error(text), status(status) {}
     int status;
-}};
+};
 
-class Model {{
+class Model {
 public:
-{_constructor(api, weights)}
+${constructor}
 
-{_set_size(api)}\
-    // Copy the elements of an input; T is {_types(api.inputs)}.
+${set_size}\
+    // Copy the elements of an input; T is ${input_types}.
     template <class T> void set_input(const std::string &name, const T *data, std::size_t count)
-    {{
-{_set_inputs(api)}\
-        throw Error("{n} has no input " + name);
-    }}
+    {
+${set_inputs}\
+        throw Error("${name} has no input " + name);
+    }
     template <class T> void set_input(const std::string &name, const std::vector<T> &values)
-    {{
+    {
         set_input(name, values.data(), values.size());
-    }}
+    }
 
-    // Let threads share the work; see {n}_parallel.
-    void set_parallel({n}_parallel *parallel, void *pool, std::int64_t threads)
-    {{
+    // Let threads share the work; see ${name}_parallel.
+    void set_parallel(${name}_parallel *parallel, void *pool, std::int64_t threads)
+    {
         arguments_.parallel = parallel;
         arguments_.pool = pool;
         arguments_.threads = threads;
-    }}
+    }
 
     // Run on the inputs. Throws Error.
     void run()
-    {{
-{_run(api, weights)}\
-        require({n}_run(&arguments_));
-{_shrink(api)}\
-    }}
+    {
+${run}\
+        require(${name}_run(&arguments_));
+${shrink}\
+    }
 
-    // The elements of an output of the last run; T is {_types(api.outputs)}.
+    // The elements of an output of the last run; T is ${output_types}.
     template <class T> const std::vector<T> &get_output(const std::string &name) const
-    {{
-{_get_outputs(api)}\
-        throw Error("{n} has no output " + name);
-    }}
+    {
+${get_outputs}\
+        throw Error("${name} has no output " + name);
+    }
 
     // The shape of an output of the last run.
     std::vector<std::int64_t> get_output_shape(const std::string &name) const
-    {{
-{_get_shapes(api)}\
-        throw Error("{n} has no output " + name);
-    }}
-{_reset(api)}\
+    {
+${get_shapes}\
+        throw Error("${name} has no output " + name);
+    }
+${reset}\
 
 private:
     static void require(int status)
-    {{
+    {
         if (status != 0)
-            throw Error({n}_error_text(status), status);
-    }}
+            throw Error(${name}_error_text(status), status);
+    }
     template <class To, class From>
     static void assign(std::vector<To> &to, const char *name, const From *data, std::size_t count)
-    {{
+    {
         if constexpr (std::is_same_v<To, From>)
             to.assign(data, data + count);
         else
             throw Error(std::string(name) + ": wrong type of elements");
-    }}
+    }
     template <class T, class From> static const std::vector<T> &typed(const std::vector<From> &values, const char *name)
-    {{
+    {
         if constexpr (std::is_same_v<T, From>)
             return values;
         else
             throw Error(std::string(name) + ": wrong type of elements");
-    }}
+    }
     static void require_count(const char *name, std::size_t count, std::int64_t elements)
-    {{
+    {
         if (count != static_cast<std::size_t>(elements))
             throw Error(std::string(name) + ": " + std::to_string(count) + " elements, wanted "
                         + std::to_string(elements));
-    }}
+    }
     // The first multiple of the alignment in a block.
     static unsigned char *aligned(std::vector<unsigned char> &block, std::size_t bytes)
-    {{
-        block.resize(bytes + {api.macro}_ALIGNMENT);
+    {
+        block.resize(bytes + ${macro}_ALIGNMENT);
         void *place = block.data();
         std::size_t space = block.size();
-        return static_cast<unsigned char *>(std::align({api.macro}_ALIGNMENT, bytes, place, space));
-    }}
+        return static_cast<unsigned char *>(std::align(${macro}_ALIGNMENT, bytes, place, space));
+    }
 
-{_members(api, weights)}\
-}};
+${members}\
+};
 
-}}  // namespace {n}
+}  // namespace ${name}
 
 #endif
-"""
+""")
+
+
+def hpp_text(api: Interface, weights: Weights) -> str:
+    """Return the text of the C++ header."""
+    return _HEADER.substitute(
+        name=api.name, macro=api.macro, constructor=_constructor(api, weights), set_size=_set_size(api),
+        input_types=_types(api.inputs), set_inputs=_set_inputs(api), run=_run(api, weights), shrink=_shrink(api),
+        output_types=_types(api.outputs), get_outputs=_get_outputs(api), get_shapes=_get_shapes(api),
+        reset=_reset(api), members=_members(api, weights),
+    )  # fmt: skip
 
 
 def _constructor(api: Interface, weights: Weights) -> str:
