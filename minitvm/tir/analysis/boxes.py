@@ -78,22 +78,18 @@ def hull(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
     return regions.hull_of(list(boxes), analyzer)
 
 
-def with_buffer(node: ex.Node, old: tir.Buffer, new: tir.Buffer, moved: Callable[[Box], Box] | None = None) -> ex.Node:
-    """Replace `old` by `new` in all loads, stores, regions and addresses.
+def with_buffer(node: ex.Node, old: tir.Buffer, new: tir.Buffer, moved: Callable[[Box], Box]) -> ex.Node:
+    """Replace `old` by `new` in all loads, stores and regions; addresses stay those of `old`.
 
-    By default, `new` has the shape of `old`. Otherwise `moved` maps a box of `old` to the box of `new` that holds its
-    elements, and addresses stay those of `old`.
+    `moved` maps a box of `old` to the box of `new` that holds its elements.
     """
 
     def change(at: ex.Node) -> ex.Node | None:
-        if isinstance(at, tir.BufferLoad | tir.BufferStore | tir.BufferRegion | tir.BufferData) and at.buffer is old:
-            if moved is None:
-                return ex.replace(at, buffer=new)
-            if isinstance(at, tir.BufferRegion):
-                return ex.replace(at, buffer=new, region=moved(at.region))
-            if isinstance(at, tir.BufferLoad | tir.BufferStore):
-                box = tuple(ex.Range(i, ex.const(1)) for i in at.indices)
-                return ex.replace(at, buffer=new, indices=tuple(r.start for r in moved(box)))
+        if isinstance(at, tir.BufferRegion) and at.buffer is old:
+            return ex.replace(at, buffer=new, region=moved(at.region))
+        if isinstance(at, tir.BufferLoad | tir.BufferStore) and at.buffer is old:
+            box = tuple(ex.Range(i, ex.const(1)) for i in at.indices)
+            return ex.replace(at, buffer=new, indices=tuple(r.start for r in moved(box)))
         return None
 
     changed: ex.Node = ex.rewrite(node, change)

@@ -16,9 +16,8 @@ ALIGN.edit("only what was asked for last", "storage_align", "sorted([*kept, ", "
 SEPARATORS = Faults(
     "set_axis_separators", "minitvm.compat.tvm.schedule.primitives.axis_separators", [primitive("set_axis_separators")]
 )
-SEPARATORS.edit("not allocated", "set_axis_separators",
-                "with_allocation(with_buffer(tree.func.body, old, new), old, new)",
-                "with_buffer(tree.func.body, old, new)")  # fmt: skip
+SEPARATORS.edit("not used", "set_axis_separators",
+                "with_buffers(tree.func.body, {old: new})", "tree.func.body")  # fmt: skip
 SEPARATORS.edit("the parameter stays the old one", "set_axis_separators", "new if p is old else p for", "p for")
 
 REGION = Faults("annotate_buffer_access", "minitvm.compat.tvm.schedule.primitives.annotate_buffer_access", [

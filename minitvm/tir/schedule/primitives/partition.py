@@ -10,7 +10,6 @@ from .... import expr as ex
 from ....arith import Analyzer, dependence
 from ...analysis.bindings import loop_ranges, loops_binding
 from ...analysis.block_regions import with_declared_regions, without_init
-from ...analysis.boxes import with_buffer
 from ...analysis.dependences import Access, accesses, in_step, point_of
 from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import is_const
@@ -19,6 +18,7 @@ from .. import programs as on
 from .. import requirements as req
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState, tidy
+from ..views import with_buffers
 
 # ---- merge ---------------------------------------------------------------------------------------------------------
 
@@ -409,28 +409,10 @@ def _copy_of_range(
 
 def _own_names(stmt: Stmt, suffix: str) -> Stmt:
     """Return a statement whose blocks have new names, and whose allocated or matched buffers are new buffers."""
-    for block in [s for s in statements(stmt) if isinstance(s, Block)]:
-        for buffer in (*block.alloc_buffers, *(m.buffer for m in block.match_buffers)):
-            stmt = _with_own_buffer(stmt, buffer)
-
-    def go(at: Any) -> Any:
-        if isinstance(at, Block):
-            return ex.replace(at, name=at.name + suffix)
-        return at
-
-    return _map_blocks(stmt, go)
-
-
-def _with_own_buffer(stmt: Stmt, buffer: Any) -> Stmt:
-    own = ex.replace(buffer)
-
-    def go(block: Block) -> Block:
-        allocated = tuple(own if b is buffer else b for b in block.alloc_buffers)
-        matched = tuple(ex.replace(m, buffer=own) if m.buffer is buffer else m for m in block.match_buffers)
-        return ex.replace(block, alloc_buffers=allocated, match_buffers=matched)
-
-    moved: Any = with_buffer(stmt, buffer, own)
-    return _map_blocks(moved, go)
+    blocks = [s for s in statements(stmt) if isinstance(s, Block)]
+    defined = [b for block in blocks for b in (*block.alloc_buffers, *(m.buffer for m in block.match_buffers))]
+    own = with_buffers(stmt, {buffer: ex.replace(buffer) for buffer in defined})
+    return _map_blocks(own, lambda block: ex.replace(block, name=block.name + suffix))
 
 
 def _map_blocks(stmt: Stmt, change: Any) -> Stmt:

@@ -7,13 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 from .....expr import replace
-from .....tir.analysis.boxes import with_buffer
 from .....tir.nodes import BlockRealize, PrimFunc
 from .....tir.schedule import programs as on
-from .....tir.schedule.access_remapping import SIDES, with_allocation
+from .....tir.schedule.access_remapping import SIDES
 from .....tir.schedule.primitives.transform_layout import named_buffer, names_a_buffer, not_a_view
 from .....tir.schedule.registry import Failure, primitive, requirement
 from .....tir.schedule.state import ScheduleState
+from .....tir.schedule.views import with_buffers
 
 
 @requirement
@@ -57,9 +57,8 @@ def set_axis_separators(
     tree = state.home(block)
     old = named_buffer(block, buffer)
     new = replace(old, axis_separators=tuple(axis_separators or ()))
-    body = with_allocation(with_buffer(tree.func.body, old, new), old, new)
     params = tuple(new if p is old else p for p in tree.func.params)
-    state.set_func(tree, PrimFunc(params, body, tree.func.attrs))
+    state.set_func(tree, PrimFunc(params, with_buffers(tree.func.body, {old: new}), tree.func.attrs))
 
 
 set_axis_separators.refuses(names_a_buffer, "sch.set_axis_separators('B', 'C', [1])", on.SCALED)
