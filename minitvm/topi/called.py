@@ -15,7 +15,9 @@ from .. import te
 from ..errors import InputError, UnsupportedOperator, report
 from ..te import Tensor
 from ..tir.analysis.block_regions import buffers_written
+from ..tir.analysis.first_access import read_before_writes
 from ..tir.nodes import Block, Buffer, BufferStore, PrimFunc, root_block
+from ..tir.script.printer import script
 from ..tir.specialize import specialize
 from .registry import TensorType, register
 from .shapes import Dim, agree, dims, simple
@@ -77,7 +79,7 @@ def call_packed(*inputs: Any, func: str, types: Any) -> NoReturn:  # noqa: ARG00
 
 def require_callable(func: Any) -> None:
     """Raise `InputError` unless a graph can call `func`: a loop program with dense parameters, the last of which it
-    writes.
+    writes, and does not read first.
     """
     if not isinstance(func, PrimFunc):
         raise InputError(
@@ -94,6 +96,21 @@ def require_callable(func: Any) -> None:
             raise _misfit(func, "dense parameters in global memory, without strides and offsets", repr(buffer))
     if not _results(func):
         raise _misfit(func, "a last parameter that the function writes: its result", "a function that writes none")
+    for buffer in _results(func):
+        stmt = read_before_writes(func.body, buffer)
+        if stmt is not None:
+            raise InputError(
+                report(
+                    f"a call of {signature(func)}",
+                    program=script(func, mark={stmt: f"reads {buffer.name}"}, context=1),
+                    wanted="results that the function writes before it reads them",
+                    found=f"it reads {buffer.name}, whose memory holds arbitrary values before the call",
+                    tries=[
+                        f"with T.init(): {buffer.name}[...] = 0.0, in the block of a sum",
+                        f"an input with the old values, from which the function computes {buffer.name}",
+                    ],
+                )
+            )
     inputs = func.buffers[: len(func.buffers) - len(_results(func))]
     changed = [b for b in inputs if b in _written(func)]
     if changed:

@@ -215,15 +215,15 @@ def test_a_call_that_does_not_fit_is_refused(call: Callable[[GraphBuilder, Any],
 
 def test_a_function_without_inputs_names_its_results() -> None:
     @T.prim_func
-    def increment(A: T.Buffer((4,), "float32")) -> None:
+    def ones(A: T.Buffer((4,), "float32")) -> None:
         for i in range(4):
             with T.block("A"):
                 vi = T.axis.spatial(4, i)
-                A[vi] = A[vi] + 1.0
+                A[vi] = T.float32(1)
 
     b = GraphBuilder("g")
     with pytest.raises(InputError, match="wanted: no inputs, as it writes A\n  found:  1"):
-        b.call_tir(increment, [b.input("x", (4,))])
+        b.call_tir(ones, [b.input("x", (4,))])
 
 
 def test_a_function_that_writes_an_input_is_refused() -> None:
@@ -413,3 +413,27 @@ def test_a_python_function_that_is_not_registered_is_named() -> None:
         InputError, match=r"no Python function no.such is registered; .*\n  try:    @minitvm.register_func"
     ):
         module(np.zeros(2, "float32"))
+
+
+def test_a_result_that_is_read_first_is_refused() -> None:
+    """The memory of a result holds arbitrary values: a sum without an initial value is a mistake."""
+
+    @T.prim_func
+    def total(A: T.Buffer((4, 4), "float32"), C: T.Buffer((4,), "float32")):
+        for i, k in T.grid(4, 4):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                C[vi] = C[vi] + A[vi, vk]
+
+    b = GraphBuilder()
+    with pytest.raises(InputError) as caught:
+        b.call_tir(total, b.input("x", (4, 4)))
+    text = str(caught.value)
+    assert text.startswith("a call of total(A: float32[4, 4], C: float32[4])\n")
+    assert "C[vi] = C[vi] + A[vi, vk]\n" in text and "^ reads C\n" in text
+    assert text.endswith(
+        "  wanted: results that the function writes before it reads them\n"
+        "  found:  it reads C, whose memory holds arbitrary values before the call\n"
+        "  try:    with T.init(): C[...] = 0.0, in the block of a sum\n"
+        "          an input with the old values, from which the function computes C"
+    )
