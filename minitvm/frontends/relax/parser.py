@@ -69,6 +69,7 @@ class RelaxParser:
         if result is None:
             raise self.source.error(node, f"{node.name} returns nothing", wanted="return a tensor, or a tuple")
         attrs = self.env.pop(forms.ATTRIBUTES, {})
+        self.check_returned(node.returns, result)
         outputs = self.tensors(node, result)
         graph = self.safely(node, lambda: self.b.build(outputs))
         return replace(graph, states=self.safely(node, lambda: states.read(attrs, graph)))
@@ -161,6 +162,30 @@ class RelaxParser:
         if not same or dtype != result.dtype:
             raise self.source.error(annotation, "the value has another type", wanted=result.type,
                                     found=ast.unparse(annotation))  # fmt: skip
+
+    def check_returned(self, annotation: ast.expr | None, result: Any) -> None:
+        """Raise `ParseError` unless a function returns the type that it declares, if it declares one."""
+        kind = None if annotation is None else self.expr(annotation)
+        if annotation is not None and isinstance(kind, Tensor | Tuple) and not self.has_type(kind, annotation, result):
+            raise self.source.error(annotation, "the function returns another type", wanted=_type_text(result),
+                                    found=ast.unparse(annotation))  # fmt: skip
+
+    def has_type(self, kind: Any, annotation: ast.expr, result: Any) -> bool:
+        """Return whether a value may have a type. A type without a shape, and any other type than those of tensors and
+        tuples, says nothing about it.
+        """
+        if isinstance(kind, Tuple):
+            return isinstance(result, tuple) and len(result) == len(kind.fields) and all(
+                self.has_type(field, annotation, part) for field, part in zip(kind.fields, result, strict=True)
+            )  # fmt: skip
+        if not isinstance(kind, Tensor):
+            return True
+        if not isinstance(result, Value) or DType(kind.dtype or "float32") != result.dtype:
+            return False
+        if kind.shape is None:
+            return kind.ndim in (-1, result.ndim)
+        shape = [self.dim(d, annotation) for d in kind.shape]
+        return len(shape) == result.ndim and not any(map(_apart, shape, result.shape))
 
     # --- types and sizes
 
@@ -387,3 +412,15 @@ class RelaxParser:
 _DTYPES = frozenset(
     ["bool", "bfloat16", "global", "void", *(f"{k}{b}" for k in ("int", "uint", "float") for b in (8, 16, 32, 64))]
 )
+
+
+def _apart(a: Any, b: Any) -> bool:
+    """Return whether two dimensions are different: for all values of their sizes, or because they are two sizes."""
+    return differ(a, b) or (isinstance(a, Var) and isinstance(b, Var) and a is not b)
+
+
+def _type_text(value: Any) -> str:
+    """Return the type of a tensor, or of a tuple of values, as text."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_type_text, value))})"
+    return value.type if isinstance(value, Value) else type(value).__name__

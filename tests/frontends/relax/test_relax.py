@@ -294,6 +294,36 @@ def test_an_error_is_shown_at_its_place(body: str, message: str) -> None:
     assert message in str(refused.value) and "^" in str(refused.value) and "<text>:" in str(refused.value)
 
 
+RETURNS = [  # an annotation, a value, and the type of the value if it does not fit
+    ('R.Tensor((3, 5), "float32")', "R.nn.relu(x)", "float32[3, 4]"),
+    ('R.Tensor((3, 4), "float16")', "R.nn.relu(x)", "float32[3, 4]"),
+    ("R.Tensor(ndim=3)", "R.nn.relu(x)", "float32[3, 4]"),
+    ('R.Tensor(("n", 4), "float32")', "R.nn.relu(y)", "float32[m, 4]"),
+    ('R.Tensor((3, 4), "float32")', "(x, y)", "(float32[3, 4], float32[m, 4])"),
+    ('R.Tuple(R.Tensor((3, 4), "float32"))', "R.nn.relu(x)", "float32[3, 4]"),
+    ('R.Tuple(R.Tensor((3, 4), "float32"), R.Tensor((3, 4), "float32"))', "(x,)", "(float32[3, 4])"),
+    ('R.Tensor((3, 4), "float32")', "R.nn.relu(x)", ""),
+    ('R.Tensor((3, 4), "float32")', "R.nn.relu(y)", ""),  # m may be 3
+    ("R.Tensor(ndim=2)", "R.nn.relu(x)", ""),
+    ("R.Object", "R.nn.relu(x)", ""),
+    ('R.Tuple(R.Tensor((3, 4), "float32"), R.Tensor(("m", 4), "float32"))', "(x, y)", ""),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value", "found"), RETURNS)
+def test_a_function_returns_the_type_that_it_declares(annotation: str, value: str, found: str) -> None:
+    types = 'x: R.Tensor((3, 4), "float32"), y: R.Tensor(("m", 4), "float32"), z: R.Tensor(("n", 4), "float32")'
+    text = f"@R.function\ndef f({types}) -> {annotation}:\n    return {value}\n"
+    if not found:
+        assert isinstance(tvm.script.from_source(text), Graph)
+        return
+    with pytest.raises(ParseError) as refused:
+        tvm.script.from_source(text)
+    message = str(refused.value)
+    assert "the function returns another type" in message and "^" in message
+    assert f"wanted: {found}\n" in message
+
+
 def test_a_loop_program_that_the_module_lacks_is_named() -> None:
     text = """
 @I.ir_module
