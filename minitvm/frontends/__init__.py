@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from .huggingface.importer import HuggingFaceFolder
     from .onnx import from_onnx
     from .onnx.export.to_onnx import to_onnx
-    from .tflite import from_tflite
+    from .tflite import from_tflite, read_tflite
     from .torch import from_torch
 
 _DEFINED_IN = {
     "HuggingFaceFolder": "huggingface.importer", "from_gguf": "gguf", "from_huggingface": "huggingface",
     "from_onnx": "onnx", "from_tflite": "tflite", "from_torch": "torch",
-    "read_gguf": "gguf", "read_huggingface": "huggingface", "to_onnx": "onnx.export.to_onnx",
+    "read_gguf": "gguf", "read_huggingface": "huggingface", "read_tflite": "tflite", "to_onnx": "onnx.export.to_onnx",
 }  # fmt: skip
 
 __all__ = [
     "HuggingFaceFolder", "from_gguf", "from_huggingface", "from_onnx", "from_tflite", "from_torch", "onnx", "read_gguf",
-    "read_huggingface", "relax", "to_onnx",
+    "read_huggingface", "read_tflite", "relax", "to_onnx",
 ]  # fmt: skip
 
 

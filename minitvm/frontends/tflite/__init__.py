@@ -13,7 +13,7 @@ The `tflite` package is imported only when a model is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,10 @@ from ...graph.nodes import Dim, Graph
 from ...importing import Frontend
 from .registry import converter
 
-__all__ = ["FRONTEND", "converter", "from_tflite", "loading"]
+if TYPE_CHECKING:
+    from .loading import TFLiteModel
+
+__all__ = ["FRONTEND", "converter", "from_tflite", "loading", "read_tflite"]
 
 
 def from_tflite(
@@ -50,6 +53,16 @@ def from_tflite(
         if not isinstance(mapping, Mapping | None):
             raise InputError(f"{option}: wanted a dictionary with the names of inputs, found {mapping!r}")
     return TFLiteImporter(load(model), dict(shapes or {}), dict(values or {}), signature).run()
+
+
+def read_tflite(model: Any) -> TFLiteModel:
+    """Return a TFLite model as it is stored: its subgraphs, operators, tensors and signatures.
+
+    Raises `ModelError` as `from_tflite` does.
+    """
+    from .loading import load
+
+    return load(model)
 
 
 FRONTEND = Frontend(

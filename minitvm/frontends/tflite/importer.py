@@ -17,7 +17,7 @@ from ..common.operand_builder import OperandBuilder
 from . import dtypes
 from .context import NodeContext, label
 from .layouts import Laid
-from .loading import OperatorNode, Signature, Subgraph, TensorInfo, TFLiteModel, unsupported_type
+from .loading import OperatorNode, Subgraph, TensorInfo, TFLiteModel, unsupported_type
 from .quantized import converted
 from .registry import converters
 from .unsupported import refuse_unsupported
@@ -41,7 +41,7 @@ class TFLiteImporter:
         signature: str | None = None,
     ) -> None:
         self.model, self.shapes, self.values = model, shapes, values
-        self.signature = _signature(model, signature)
+        self.signature = model.signature(signature)
         self.builder = OperandBuilder(_identifier(model.name) or "main")
         with _reading_options(model):
             self.variables = Variables(self.builder, model)
@@ -202,29 +202,6 @@ def _reading_options(model: TFLiteModel) -> Iterator[None]:
         raise ModelError(
             f"{model.name} is a damaged TFLite model: options of an operator ({type(error).__name__}: {error})"
         ) from error
-
-
-def _signature(model: TFLiteModel, key: str | None) -> Signature:
-    """Return the signature with this key, or the only signature of the main graph, or one of its tensors' names."""
-    if key is not None:
-        for signature in model.signatures:
-            if signature.key == key:
-                return signature
-        keys = [signature.key for signature in model.signatures]
-        raise InputError(f"signature={key!r}: the model has no such signature; {nearest(str(key), keys)}")
-    graph = model.subgraphs[0]
-    for signature in model.signatures:
-        if signature.subgraph == 0 and sorted(signature.inputs.values()) == sorted(graph.inputs):
-            return signature
-    inputs, outputs = ({_name(graph, i, indices): i for i in indices} for indices in (graph.inputs, graph.outputs))
-    return Signature("", 0, inputs, outputs)
-
-
-def _name(graph: Subgraph, index: int, others: Sequence[int]) -> str:
-    """Return the name of a tensor, with its index if another one has the same name."""
-    name = graph.tensors[index].name
-    same = [other for other in dict.fromkeys(others) if graph.tensors[other].name == name]
-    return name if len(same) == 1 else f"{name}_{index}"
 
 
 def _identifier(name: str) -> str:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...errors import InputError, ModelError, UnsupportedOperator, missing_extra, report
+from ...errors import InputError, ModelError, UnsupportedOperator, missing_extra, nearest, report
 from ...expr import DType
 from . import dtypes
 from .sparsity import densified
@@ -95,6 +95,41 @@ class TFLiteModel:
     name: str
     subgraphs: tuple[Subgraph, ...]
     signatures: tuple[Signature, ...] = field(default=())
+
+    def signature(self, key: str | None = None) -> Signature:
+        """Return the signature with this key, or the only signature of the main graph, or one of its tensors' names.
+
+        Raises `InputError` if there is no signature with this key.
+        """
+        if key is not None:
+            for signature in self.signatures:
+                if signature.key == key:
+                    return signature
+            keys = [signature.key for signature in self.signatures]
+            raise InputError(f"signature={key!r}: the model has no such signature; {nearest(str(key), keys)}")
+        graph = self.subgraphs[0]
+        for signature in self.signatures:
+            if signature.subgraph == 0 and sorted(signature.inputs.values()) == sorted(graph.inputs):
+                return signature
+        inputs, outputs = ({_name(graph, i, indices): i for i in indices} for indices in (graph.inputs, graph.outputs))
+        return Signature("", 0, inputs, outputs)
+
+    def hybrid(self) -> list[str]:
+        """Return the names of the operators with weights of 8 bits and data in float32."""
+        names = {node.name for graph in self.subgraphs for node in graph.operators if _is_hybrid(graph, node)}
+        return sorted(names)
+
+
+def _name(graph: Subgraph, index: int, others: Sequence[int]) -> str:
+    """Return the name of a tensor, with its index if another one has the same name."""
+    name = graph.tensors[index].name
+    same = [other for other in dict.fromkeys(others) if graph.tensors[other].name == name]
+    return name if len(same) == 1 else f"{name}_{index}"
+
+
+def _is_hybrid(graph: Subgraph, node: OperatorNode) -> bool:
+    names = [dtypes.DTYPES.get(graph.tensors[index].type, "") for index in node.inputs if index >= 0]
+    return node.name != "QUANTIZE" and names[:1] == ["float32"] and "int8" in names
 
 
 def load(model: Any) -> TFLiteModel:

@@ -8,6 +8,9 @@ A model is compared with the graph interpreter. The other levels are compared op
 operator is compiled separately, and at a reduced size if interpreting it would take minutes. The inputs are small
 integers, so that sums of products are exact in any order. --seconds limits the time for each level. The largest
 operators are skipped first, and the output lists them.
+
+If LiteRT is installed, a TFLite model is also compared with its reference kernels on random inputs. The output says how
+many quantised values differ by one step.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import numpy as np
 from ...errors import InputError, MinitvmError, Unsupported
 from ...graph import Graph
 from ...target import Target
+from . import litert
 from . import options as opt
 from .difference import TOLERANCE, TOLERANCE_OF_INTEGERS, judged, line, relative_difference
 from .levels import LEVELS, Descent
@@ -63,12 +67,15 @@ def check(options: argparse.Namespace) -> int:
     target = target_here(opt.target(options.target))  # the kernels of any CPU, compiled for this one
     if options.model.endswith(".py") and not options.model.endswith(opt.PROGRAMS):
         return _check_programs(options, target)
+    whole = opt.read_graph(options.model, options.shape)
     # One step is checked, in which states are inputs and outputs like others.
-    graph = replace(opt.read_graph(options.model, options.shape), states=())
+    graph = replace(whole, states=())
     opt.fixed_shapes(graph)
     with progress() as report:
         engines = opt.engines(options)
         failures, incomplete = check_model(graph, target, options.seed, report, engines), 0
+        if options.model.endswith(".tflite"):
+            failures += litert.compare(options.model, whole, target, options.seed, engines)
         units = to_units(at_bounds(optimize_graph(graph, target, BuildOptions(engines=engines))))
         cases, omitted = operator_cases(units, target, options.seed, report, options.seconds or 0)
         incomplete += bool(omitted)

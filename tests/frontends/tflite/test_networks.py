@@ -16,9 +16,8 @@ from minitvm.frontends.tflite.loading import load
 from minitvm.frontends.tflite.variables import handle_of
 from minitvm.graph import Graph
 from minitvm.reference import graph as interpreter
+from minitvm.tools.cli.litert import Peer
 from minitvm.tools.models import wheels
-
-from .litert import Peer
 
 TOLERANCE = 1e-4  # of the largest element
 SHAPES = {"open/melspectrogram": {"input": (1, 1760)}, "open/embedding_model": {"input_1": (1, 76, 32, 1)}}

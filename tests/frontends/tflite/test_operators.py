@@ -11,9 +11,9 @@ import minitvm
 from minitvm.frontends import from_tflite
 from minitvm.frontends.tflite import registry
 from minitvm.reference import graph as interpreter
+from minitvm.tools.cli.litert import Peer
 
 from .cases import CASES
-from .litert import Peer
 from .writing import Case, Graph, Node, Tensor, constant, written
 
 TOLERANCE = 1e-5  # of the largest element

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from minitvm.frontends import from_tflite
 from minitvm.reference import graph as interpreter
+from minitvm.tools.cli.litert import Peer
 from tests.fewer import examples
 
-from .litert import Peer
 from .writing import Graph, Node, Tensor, constant, written
 
 TOLERANCE = 1e-4  # of the largest element: sums follow each other
