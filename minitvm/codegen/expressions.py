@@ -175,9 +175,10 @@ class Expressions(ABC):
                 return self.words_added(product.op, *words, c)
         # Sums of integers may be regrouped: (c + product) + d becomes (c + d) + product, one operation less.
         for total, d in ((x.a, x.b), (x.b, x.a)) if x.dtype.is_int else ():
-            words = ex.factors_of_words(total.b) if isinstance(total, ex.Add) else None
-            if words is not None:
-                return self.words_added(total.b.op, *words, ex.Add(total.a, d))
+            if isinstance(total, ex.Add) and isinstance(total.b, ex.Call):
+                words = ex.factors_of_words(total.b)
+                if words is not None:
+                    return self.words_added(total.b.op, *words, ex.Add(total.a, d))
         product, c = (x.b, x.a) if isinstance(x.b, ex.Mul) else (x.a, x.b)
         if not isinstance(product, ex.Mul) or not x.dtype.is_float or x.dtype.is_half:
             return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -42,16 +43,16 @@ def _numbers(data: np.ndarray) -> BlockNumbers:
     return BlockNumbers(_half(data))
 
 
+_BYTES = np.arange(256, dtype=np.uint32)
 # For a byte, the word whose byte j has the bits j and j + 4 of that byte, as its two lowest bits.
-_PAIRS = sum(
-    ((np.arange(256, dtype=np.uint32) >> j & 1) | (np.arange(256, dtype=np.uint32) >> j + 4 & 1) << 1) << 8 * j
-    for j in range(4)
+_PAIRS: np.ndarray = reduce(
+    np.bitwise_or, [((_BYTES >> j & 1) | (_BYTES >> j + 4 & 1) << 1) << 8 * j for j in range(4)]
 )
 
 
 def _with_fifth_bits(low: np.ndarray, bits: np.ndarray) -> np.ndarray:
     """Return 32 integers of 5 bits, packed, from their lower bits in 16 bytes and their upper bits in four bytes."""
-    words = sum(_PAIRS[bits[..., m]] << 2 * m for m in range(4))
+    words: np.ndarray = reduce(np.bitwise_or, (_PAIRS[bits[..., m]] << 2 * m for m in range(4)))
     return np.concatenate([low, _as_bytes(words[..., None])], axis=-1)
 
 

@@ -148,7 +148,7 @@ def dense_of_blocks(
         *at, column = index
         panel, lane = column // lanes, column % lanes
         words = [weight[(panel, b.var, k, lane)] for k in range(words_of_weight)]
-        total = shift[(*at, b.var)] if kinds == 1 else None
+        total: Expr | None = shift[(*at, b.var)] if kinds == 1 else None
         for k in range(each):
             product = call("dot4_u8i8", _bytes_of(words, k, each, bits), data[(*at, b.var, k)])
             total = product if total is None else total + product
