@@ -46,9 +46,7 @@ LEFT.edit(
 )
 
 CACHED = Faults("caches", "minitvm.topi.cached", [called("caches")])
-CACHED.edit(
-    "rows are written behind their place", "cache_update", "place = first + j.astype", "place = first + 1 + j.astype"
-)
+CACHED.edit("rows are written behind their place", "cache_update", '"int64") + j.astype', '"int64") + 1 + j.astype')
 CACHED.edit(
     "rows are written to no slot but the first ones",
     "cache_update",
