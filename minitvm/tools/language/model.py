@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import build
 from ...errors import InputError, report
+from ...executable.nodes import CallKernel, ConstantRef
 from .source import open_model
 from .tokenizer import check_tokens
 
@@ -45,8 +46,18 @@ class LanguageModel:
 
     @property
     def weight_bytes(self) -> int:
-        """The bytes of the constants, which are read for every token (apart from the embedding's rows)."""
-        return sum(constant.data.nbytes for constant in self._one.executable.constants)
+        """The bytes of the constants that are read for every token. Of a table that is indexed by `take`, such as the
+        embedding, a token reads only a row, so these tables do not count.
+        """
+        executable = self._one.executable
+        read = {
+            argument.index
+            for step in executable.steps
+            if isinstance(step, CallKernel) and step.operator.partition("_")[0] != "take"
+            for argument in step.args
+            if isinstance(argument, ConstantRef)
+        }
+        return sum(constant.data.nbytes for k, constant in enumerate(executable.constants) if k in read)
 
     @property
     def threads(self) -> int:

@@ -55,6 +55,16 @@ def test_greedy_tokens_are_those_of_the_definition(tmp_path: Path) -> None:
         text = [*text, token]
 
 
+def test_a_token_reads_all_weights_but_only_a_row_of_the_embedding(tmp_path: Path) -> None:
+    """The matrix of the logits is another copy of the embedding here, and it is read."""
+    place = tmp_path / "model.gguf"
+    weights = write_model(place, words=v.of_bytes([("a", "b")]), **SIZES)
+    model = LanguageModel(place, threads=1)
+    everything = sum(constant.data.nbytes for constant in model._one.executable.constants)
+    all_weights = sum(weight.nbytes for weight in weights.values())
+    assert all_weights <= model.weight_bytes <= everything - weights["token_embd.weight"].nbytes
+
+
 def test_the_context(model: LanguageModel) -> None:
     assert model.context == 64
     with pytest.raises(InputError, match="the context is full\n  wanted: at most 64 tokens\n  found:  65 tokens"):
