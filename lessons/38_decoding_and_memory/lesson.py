@@ -21,7 +21,8 @@ import minitvm
 from lessons import drawings, ledger
 from lessons.predict import predict
 from minitvm.expr import SizeVar
-from minitvm.frontends.common.block_weights import BlockWeights, PackedWeights
+from minitvm.frontends.common.block_weights import PackedWeights
+from minitvm.frontends.gguf.formats import FORMATS
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.reference import block_formats
 from minitvm.script import tir as T
@@ -49,22 +50,22 @@ print(f"operations for a token: {2 * WEIGHTS:,}")
 predict(
     "In float32, a weight has 4 bytes, and it is used for two operations. How many operations is that per byte?", 2 / 4
 )
-FORMATS = {"float32": 32, "float16": 16, "8 bits": 9, "4 bits": 6}  # bits per weight that a kernel reads
-for name, bits in FORMATS.items():
+BITS = {"float32": 32, "float16": 16, "8 bits": 8.5, "4 bits": 5}  # that a kernel reads per weight
+for name, bits in BITS.items():
     print(f"{name:<8} {WEIGHTS * bits / 8 / 1e6:>6.0f} MB per token, {2 * 8 / bits:.2f} operations per byte")
 
 # %% [markdown]
-# In the last two rows, weights are integers of 8 or 4 bits that share scales, so a weight has one or two bits more than
-# its integer. We come to them soon. First we measure your machine.
+# In the last two rows, weights are integers of 8 or 4 bits that share scales, so a weight has half a bit or one bit
+# more than its integer. We come to them soon. First we measure your machine.
 #
 # ## Measure the machine: how fast does it read?
 #
-# This program reads an array of 64 MB once, and keeps the largest number of each of its 64 columns. It does almost
+# This program reads an array of 42 MB once, and keeps the largest number of each of its 64 columns. It does almost
 # nothing except read, so it shows how fast one core gets data from memory. It reads four parts of the array in turn,
 # because then the processor fetches more data ahead of time.
 
 # %%
-STREAMS, STEPS, LANES = 4, 1 << 18, 16
+STREAMS, STEPS, LANES = 4, 163_840, 16
 
 
 @T.prim_func
@@ -82,14 +83,14 @@ memory, columns = np.ones((STREAMS, STEPS, LANES), "float32"), np.zeros((STREAMS
 read = minitvm.build(reading, threads=1)
 read_rate = memory.nbytes / ledger.best_of(20, lambda: read(memory, columns), time.thread_time)
 print(f"one core reads {read_rate / 1e9:.1f} GB/s")
-for name, bits in FORMATS.items():
+for name, bits in BITS.items():
     print(f"{name:<8} at most {read_rate / (WEIGHTS * bits / 8):>6.0f} tokens per second")
 
 # %% [markdown]
 # These are upper bounds: even if computing took no time, one core could not write more tokens per second. In float32
 # the bound is low. The only way to raise it is to read fewer bytes.
 #
-# (If your machine has a cache of more than 64 MB, part of the array stays in it, and your numbers are higher. We
+# (If your machine has a cache of more than 42 MB, part of the array stays in it, and your numbers are higher. We
 # measure with the clock of our thread, which stops while other programs run.)
 #
 # ## Weights of 4 bits
@@ -148,8 +149,8 @@ picture = drawings.cells(
 print("the picture:", picture.save("block"))
 
 # %% [markdown]
-# That is 5 bits per weight in the file. When a model is loaded, minitvm converts scale and minimum to float32, so a
-# kernel reads 4 + (32 + 32) / 32 = 6 bits per weight. Our format of 8 bits has no minimum: 8 + 32 / 32 = 9 bits.
+# So 32 weights have 20 bytes, which is 5 bits per weight. The format of 8 bits in our table has no minimum: 8 + 16 / 32
+# = 8.5 bits.
 #
 # ## The kernel
 #
@@ -212,25 +213,25 @@ print("bytes of the weights that are loaded:", in_nibbles.bytes_read["W"], "and"
 ledger.show({"nibbles": in_nibbles, "floats": in_floats})
 
 # %% [markdown]
-# Both programs compute the same sums. The one with nibbles has more operations (the table counts the products that find
-# the shifts as multiplies, too), but it loads 64 bytes of weights instead of 512. If memory is slow and computing is
-# fast, this is a good exchange. The real kernel does the same with vectors: one instruction shifts 16 words at once,
-# and `dot4_u8i8` of lesson 22 multiplies four bytes of each.
+# Both programs compute the same sums. The one with nibbles has more operations (the table also counts the products in 8
+# * byte + 4 * half), but it loads 64 bytes of weights instead of 512. If memory is slow and computing is fast, this is
+# a good exchange. The real kernel does the same with vectors: one instruction shifts 16 words at once, and `dot4_u8i8`
+# of lesson 22 multiplies four bytes of each.
 #
 # ## Predict and measure
 #
 # For a measurement we need a model that does not fit into the caches. It makes no difference for memory how its weights
-# are divided into matrices. So we take one large matrix, with half as many weights as SmolLM2. `product` is the formula
-# from above, for any number of rows: `rounded` is b, `total` is the sum of b, `layout.words` puts four bytes into a
-# word, and the last operator is the kernel.
+# are divided into matrices. So we take one large matrix, with half as many weights as SmolLM2. It has 42 MB, like the
+# array above. `product` is the formula from above, for any number of rows: `rounded` is b, `total` is the sum of b,
+# `layout.words` puts four bytes into a word, and the last operator is the kernel.
 
 # %%
 DEPTH, UNITS = 4096, 16384
 BLOCKS = DEPTH // BLOCK
-stored = np.frombuffer(rng.bytes(UNITS * DEPTH // 2), "uint8").reshape(UNITS, BLOCKS, BLOCK // 2)
-scales = (0.02 + 0.01 * rng.random((UNITS, BLOCKS))).astype("float32")
-minima = -8 * scales
-matrix = BlockWeights(4, np.concatenate([stored & 15, stored >> 4], axis=2), scales, minimum=minima)
+stored = np.frombuffer(rng.bytes(UNITS * BLOCKS * 20), "uint8").reshape(UNITS, BLOCKS, 20).copy()
+scales = (0.02 + 0.01 * rng.random((UNITS, BLOCKS, 1))).astype("<f2")
+stored[..., :4] = np.concatenate([scales, -8 * scales], axis=2).view("uint8")  # scales and minima; the rest is random
+matrix = FORMATS[3].unpack(stored)  # 3 is the number of Q4_1
 packed = PackedWeights.of(matrix)  # in the order in which the kernel reads them
 nbytes = sum(array.nbytes for array in packed.arrays)
 
@@ -256,7 +257,7 @@ assert noise > 30
 seconds = ledger.best_of(20, lambda: one_row(x), time.thread_time)
 print(f"{nbytes / 1e6:.0f} MB; predicted from memory: {read_rate / nbytes:.0f} products per second")
 print(f"measured: {1 / seconds:.0f}, which read {nbytes / seconds / 1e9:.1f} GB/s")
-print(f"so SmolLM2 would write {nbytes / seconds / (WEIGHTS * 6 / 8):.0f} tokens per second on one core")
+print(f"so SmolLM2 would write {nbytes / seconds / (WEIGHTS * 5 / 8):.0f} tokens per second on one core")
 
 # %% [markdown]
 # How close are the two numbers on your machine? If the measured one is nearly as high as the predicted one, the kernel
@@ -340,7 +341,7 @@ print(f"the corner of the roof is at {peak / read_rate:.0f} operations per byte"
 # %%
 cached = LAYERS * 2 * KEYS * 4  # keys and values in float32
 print(f"each earlier token: {cached / 1e3:.0f} KB")
-print(f"{WEIGHTS * 6 / 8 / cached:,.0f} tokens have as many bytes as the weights")
+print(f"{WEIGHTS * 5 / 8 / cached:,.0f} tokens have as many bytes as the weights")
 
 # %% [markdown]
 # In a long conversation, the caches become as expensive as the weights. Three heads of queries share their keys and
