@@ -12,15 +12,7 @@ import numpy as np
 
 from ....expr.dtypes import is_floating
 from ....topi.shapes import differ
-from ...common.block_weights import (
-    BlockNumbers,
-    BlockWeights,
-    PackedWeights,
-    fits_words,
-    floats,
-    packed,
-    product_in_bytes,
-)  # fmt: skip
+from ...common import block_weights as stored_blocks
 from ..context import NodeContext
 from ..registry import converter
 
@@ -61,13 +53,17 @@ def matmul_nbits(n: NodeContext) -> Any:
             n.refuse(f"zero points of the shape {list(zeros.data.shape)}: wanted {size} elements")
         offset = _offsets(zeros.data, columns, blocks, bits)
     wide = n.cast(x, "float32")
-    if level == _IN_BYTES and depth % block == 0 and fits_words(bits, block):
-        minimum = BlockNumbers(-offset * scale) if isinstance(offset, np.ndarray) else None
+    if level == _IN_BYTES and depth % block == 0 and stored_blocks.fits_words(bits, block):
+        minimum = stored_blocks.BlockNumbers(-offset * scale) if isinstance(offset, np.ndarray) else None
         fixed = offset if minimum is None else 0
-        weights = BlockWeights(bits, packed(stored, bits), BlockNumbers(scale), fixed, minimum)
-        result = product_in_bytes(n, wide, PackedWeights.of(weights))
+        weights = stored_blocks.BlockWeights(
+            bits, stored_blocks.packed(stored, bits), stored_blocks.BlockNumbers(scale), fixed, minimum
+        )
+        result = stored_blocks.product_in_bytes(n, wide, stored_blocks.PackedWeights.of(weights))
     else:
-        result = n.op("nn.dense", wide, np.ascontiguousarray(floats(stored, scale, offset=offset)[:, :depth]))
+        result = n.op(
+            "nn.dense", wide, np.ascontiguousarray(stored_blocks.floats(stored, scale, offset=offset)[:, :depth])
+        )
     result = result if bias is None else n.onto("add", result, n.cast(bias, "float32"))
     return n.cast(result, x.dtype)
 
