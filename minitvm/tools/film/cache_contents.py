@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...reference.listeners import Line, RecentLines
+Line = tuple[str, int]  # a buffer, and the number of a line in it: each buffer begins on a line of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class Cache:
     """A cache of `lines` lines of `line_bytes` bytes."""
 
     def __init__(self, lines: int, line_bytes: int) -> None:
+        from ...reference.listeners import RecentLines
+
         self.line_bytes = line_bytes
         self._recent = RecentLines(lines)
         self._came: dict[Line, int] = {}  # the moment at which each line in the cache came
