@@ -136,6 +136,8 @@ def _model_path(name: str | None) -> Path:
 
 def _message() -> str | None:
     """Return the next message of the user, or None at the end of the input. Only a terminal shows a prompt."""
+    if sys.stdin is None:  # the caller closed it: `minitvm chat <&-`
+        return None
     try:
         return input("> " if sys.stdin.isatty() else "").strip()
     except EOFError:

@@ -228,6 +228,8 @@ def test_bytes_that_are_no_text(
     captured = capsys.readouterr()
     assert "the text is not valid UTF-8: it contains '\\udcff'" in captured.err
     assert "first token after" in captured.err
+    monkeypatch.setattr("sys.stdin", None)  # as in `minitvm chat <&-`
+    assert main(["chat", str(path)]) == 0
     ascii_only = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(ascii_only, encoding="ascii"))
     assert main(["chat", str(path), "--raw", "--prompt", "ü", "--count", "3", "--full", "forget"]) == 0
