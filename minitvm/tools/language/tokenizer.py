@@ -7,6 +7,7 @@ Two kinds of vocabulary are read: byte-level BPE ("gpt2": Llama 3, Qwen, SmolLM)
 from __future__ import annotations
 
 import codecs
+import functools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -107,15 +108,21 @@ class Tokenizer:
     def _plain(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
+    @functools.cached_property
+    def _literal(self) -> Any:
+        """A copy of the vocabulary to which names of special tokens are text. To switch the original to and fro would
+        disturb other threads that use it.
+        """
+        literal = self._library.Tokenizer.from_str(self._tokenizer.to_str())
+        literal.encode_special_tokens = True
+        return literal
+
     def _with_marks(self, text: str, mark: str) -> list[int]:
         """Return the tokens of a text with marks. Special tokens split it, and the parts have none then."""
         numbers = {self.tokens[token]: token for token in self.special}
         parts = re.split(f"({'|'.join(map(re.escape, self._names()))})(?!{mark})", text)
-        self._tokenizer.encode_special_tokens = True
-        try:
-            rest = [self._plain(part.replace(mark, "")) if part else [] for part in parts[::2]]
-        finally:
-            self._tokenizer.encode_special_tokens = False
+        literal = self._literal
+        rest = [list(literal.encode(part.replace(mark, ""), add_special_tokens=False).ids) for part in parts[::2]]
         names = [[numbers[name]] for name in parts[1::2]]
         return [token for pair in zip(rest, [*names, []], strict=True) for part in pair for token in part]
 

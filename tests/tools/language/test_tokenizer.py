@@ -96,6 +96,27 @@ def test_special_tokens() -> None:
     assert begins.encode("<|im_start|>a").count(1) == 1, "the text has it already"
 
 
+@given(
+    text=st.lists(st.sampled_from(["<|im_end|>", "<|im_", "end|>", "<s>", "</s>", "<", "a", "ab", " ", "ü"])).map(
+        "".join
+    ),
+    kind=st.sampled_from(["bytes", "scores"]),
+)
+def test_marked_names_are_text(text: str, kind: str) -> None:
+    """They are also text between special tokens of the template, which remain."""
+    tokenizer = MARKED[kind]
+    begin, end = ("<|im_start|>", "<|im_end|>") if kind == "bytes" else ("<s>", "</s>")
+    tokens = tokenizer.encode(f"{begin}{tokenizer.marked(text, MARK)}{end}", MARK)
+    special = [token for token in tokens if token in tokenizer.special]
+    assert special == [tokenizer.tokens.index(begin), tokenizer.tokens.index(end)]
+    assert (tokens[0], tokens[-1]) == tuple(special)
+    assert tokenizer.decode(tokens) == text
+
+
+MARK = "\ufdd0"
+MARKED = {"bytes": Tokenizer(v.of_bytes(MERGES)), "scores": Tokenizer(v.of_scores(PIECES))}
+
+
 @pytest.mark.parametrize(
     ("change", "kind", "text"),
     [
