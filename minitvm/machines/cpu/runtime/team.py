@@ -99,6 +99,7 @@ class ThreadTeam:
         for thread, bed in enumerate(self._beds):
             self._state[row_words.WORKER + row_words.WORKER_WORDS * thread + row_words.LOCK] = bed.address
         self._native, self._code = row_words.executor()
+        self._lead = row_words.prepared_call(self._address, 0, self.threads)
 
     def command(self, table: StepTable) -> Callable[[], None]:
         """Return a function that runs a step table, which the caller must keep alive.
@@ -118,7 +119,7 @@ class ThreadTeam:
             if state[row_words.ASLEEP] and not state[row_words.REST]:
                 self._place()
             state[row_words.PROGRAM] = program
-            self._native(self._address, 0, self.threads)
+            self._lead()
 
     def _place(self) -> None:
         """Bind each worker to a core other than the caller's, if workers are bound.
