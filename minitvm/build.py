@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import astuple
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
@@ -18,14 +20,16 @@ from .backend import lookup
 from .build_options import BuildOptions, ForBuild, ForLower, ModelOptions, PassCallback, options_of
 from .errors import InputError, nearest
 from .executable import nodes as x
-from .importing import imported
+from .importing import imported, sources_of
 from .link import link_function, link_graph
 from .link.bounds import input_bounds
 from .link.levels import level_of, units_of
+from .lowering.cache import operators_are_ours, usable
 from .lowering.units import named
-from .records.lookup import algorithms, decisions
+from .records.lookup import algorithms, database_state, decisions
 from .runtime import externals
-from .strategy.algorithms import decided_algorithms
+from .runtime.artifact import kept as kept_models
+from .strategy.algorithms import are_decided, decided_algorithms
 from .target import Target
 from .tir.nodes import IRModule, PrimFunc
 
@@ -86,6 +90,11 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
         raise InputError(
             "checked=True goes with a model; a tir function has no operators\n  try:    tir.run(func, ...)"
         )
+    kept = None if is_function else _kept_as(model, machine, settings)
+    if kept is not None:
+        module = kept_models.get(*kept, settings.threads, settings.progress)
+        if module is not None:
+            return module
     if not is_function:
         model = _graph_of(model, settings)
         if settings.checked:
@@ -96,7 +105,33 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
     progress = settings.progress
     compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
     make = Function if is_function else GraphModule
-    return make(executable, threads=settings.threads, progress=compiling, device=settings.device)
+    module = make(executable, threads=settings.threads, progress=compiling, device=settings.device)
+    if kept is not None:
+        kept_models.put(*kept, module)
+    return module
+
+
+def _kept_as(model: Any, target: Target, settings: BuildOptions) -> tuple[bytes, str] | None:
+    """Return the key and the name under which a compiled model is kept on disk, or None if it is not.
+
+    The key has everything that decides the result: the state of the model's files, the options, the target, and the
+    code. So no model is kept if arrays or code from outside the package take part.
+    """
+    others = (settings.params, settings.replace, settings.callback, settings.engines or None, settings.device)
+    if any(option is not None for option in others) or are_decided():
+        return None
+    files = sources_of(model)
+    if not files or not all(file.settled for file in files):
+        return None
+    records = database_state(settings.tuned)
+    if records is None or not usable(target) or not operators_are_ours():
+        return None
+    plain = {**settings.of_model, "accuracy": settings.accuracy, "checked": settings.checked}
+    try:
+        key = kept_models.key_of(list(map(astuple, (*files, *records))), plain, target.code_identity())
+    except TypeError:  # an option that is no plain data
+        return None
+    return key, Path(files[0].path).stem
 
 
 @overload

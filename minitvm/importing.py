@@ -10,7 +10,7 @@ import functools
 import importlib
 import os
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from .errors import InputError, nearest
 from .expr import Expr, Var, const, replace
 from .graph import Constant, Graph
+from .store import FileState
 
 IN_A_FOLDER = "minitvm.frontends"
 
@@ -36,6 +37,9 @@ class Frontend:
         stop_before  the operator before which the graph ends
         states       the inputs that are an output of the previous run
         max_length   an upper bound for growing sizes
+
+    `sources(model)` returns the states of all files that decide the graph. A frontend without it has models that are
+    built anew each time (see `runtime.artifact.kept`).
     """
 
     takes: str
@@ -43,6 +47,7 @@ class Frontend:
     ending: str
     load: Callable[..., Graph]
     options: frozenset[str]
+    sources: Callable[[Any], Sequence[FileState]] | None = None
 
 
 @functools.cache
@@ -60,6 +65,17 @@ def _frontend_of(model: Any) -> Frontend | None:
         return next((f for f in frontends() if f.type_name == type(model).__name__), None)
     claims = [f for f in frontends() if os.fspath(model).endswith(f.ending)]
     return max(claims, key=lambda f: len(f.ending), default=None)
+
+
+def sources_of(model: Any) -> tuple[FileState, ...]:
+    """Return the states of all files that decide the graph of a model, or () if they are unknown or missing."""
+    frontend = None if isinstance(model, Graph) else _frontend_of(model)
+    if frontend is None or frontend.sources is None:
+        return ()
+    try:
+        return tuple(frontend.sources(model))
+    except OSError:  # importing the model reports it
+        return ()
 
 
 def imported(model: Any, options: Mapping[str, Any]) -> Graph:

@@ -10,20 +10,26 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import os
 import re
 import struct
 import tempfile
 import time
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from .forks import lock
 
 MAGIC = b"MTVMKEPT"
-_HEADER = struct.Struct("<8s32s32sQ")  # magic, key, SHA-256 of the content, its length
+# Magic, key, SHA-256 of the content, its length. The content begins at a multiple of 64, for vector loads from a view.
+_HEADER = struct.Struct("<8s32s32sQ48x")
+_PIECE = 1 << 20  # bytes that are checked at a time
 _WRITING = 3600  # seconds, many more than writing a file takes
+_CLOCK = 2_000_000_000  # nanoseconds between two times that every file system tells apart
 SIZE_LIMIT = 1 << 30  # bytes that one store keeps; the least recently used files go first
 
 _lock = lock()
@@ -40,6 +46,29 @@ class StoreInfo:
     hits: int
     misses: int
     damaged: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """Identifies the contents of a file without reading them: writing to a file, or replacing it, changes its state.
+
+    The times are in nanoseconds. `settled` is False if the file changed a moment ago: it could change again at the
+    same time, as clocks of file systems are coarse.
+    """
+
+    path: str
+    inode: int
+    size: int
+    modified: int
+    changed: int  # which no program can set
+    settled: bool
+
+    @staticmethod
+    def of(path: str | os.PathLike[str]) -> FileState:
+        """Return the state of a file now. Raises `OSError` if there is no such file."""
+        stat = os.stat(path)
+        settled = stat.st_ctime_ns < time.time_ns() - _CLOCK
+        return FileState(os.path.abspath(path), stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, settled)
 
 
 def directory() -> Path:
@@ -93,19 +122,54 @@ class FileStore:
         if content is None:
             self._count("damaged")
             return None
+        self._used(path)
+        return content
+
+    def view(self, key: bytes, name: str) -> memoryview | None:
+        """Like `get`, but return a read-only view of the file, at an address that is a multiple of 64.
+
+        The file is read once for the check. Memory is used only for the parts of the view that are read later. A
+        damaged file is removed.
+        """
+        path = self.path(key, name)
+        try:
+            with path.open("rb") as file:
+                if not _intact(key, file):
+                    self._count("damaged")
+                    path.unlink()
+                    return None
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError):
+            self._count("misses")
+            return None
+        self._used(path)
+        return memoryview(mapped)[_HEADER.size :]
+
+    def _used(self, path: Path) -> None:
         self._count("hits")
         with contextlib.suppress(OSError):
             os.utime(path)  # recently used
-        return content
 
-    def put(self, key: bytes, name: str, content: bytes, beside: bytes = b"") -> None:
-        """Store content under a key. If the directory cannot be written, there is one warning and no error."""
+    def put(self, key: bytes, name: str, content: bytes, beside: bytes = b"") -> bool:
+        """Store content under a key, and return whether it is stored. If the directory cannot be written, there is one
+        warning and no error.
+        """
+        return self._put(key, name, [encode(key, content)], beside)
+
+    def put_large(self, name: str, checksum: bytes, size: int, pieces: Iterable[bytes | memoryview]) -> bool:
+        """Store content that comes in pieces, `size` bytes in all, under its own SHA-256, and return whether it is
+        stored.
+        """
+        return self._put(checksum, name, [_HEADER.pack(MAGIC, checksum, checksum, size), *pieces])
+
+    def _put(self, key: bytes, name: str, pieces: Iterable[bytes | memoryview], beside: bytes = b"") -> bool:
         path = self.path(key, name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if self.beside:
-                _write(path.with_suffix(self.beside), beside)
-            _write(path, encode(key, content))
+                _write(path.with_suffix(self.beside), [beside])
+            _write(path, pieces)
+            return True
         except OSError as error:
             with _lock:
                 first = path.parent not in _warned
@@ -114,6 +178,7 @@ class FileStore:
                 warnings.warn(
                     f"{self.what} are not kept: {path.parent}: {error.strerror}", RuntimeWarning, stacklevel=2
                 )
+            return False
 
     def info(self) -> StoreInfo:
         """Return the number and size of the files, and this process's counts of hits, misses and damaged files."""
@@ -165,12 +230,26 @@ class FileStore:
             return []
 
 
-def _write(path: Path, data: bytes) -> None:
+def _intact(key: bytes, file: BinaryIO) -> bool:
+    """Return whether an open file has this key and is complete and unchanged."""
+    header = file.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return False
+    magic, own_key, checksum, length = _HEADER.unpack(header)
+    if magic != MAGIC or own_key != key or os.fstat(file.fileno()).st_size != _HEADER.size + length:
+        return False
+    hashed, piece = hashlib.sha256(), bytearray(_PIECE)
+    while count := file.readinto(piece):  # type: ignore[attr-defined]
+        hashed.update(memoryview(piece)[:count])
+    return hashed.digest() == checksum
+
+
+def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     """Write to a temporary file, then rename it: a reader sees the old file or the new one, never half of one."""
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:40]}-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines(pieces)
         os.replace(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):

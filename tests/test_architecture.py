@@ -93,7 +93,7 @@ MAY_IMPORT: dict[str, str] = {
     "topi": f"{FOUNDATION} arith tir te",
     "strategy": f"{FOUNDATION} arith tir te topi",
     "graph": f"{FOUNDATION} arith tir te topi strategy",
-    "importing": "errors expr graph",
+    "importing": "errors expr graph store",
     "build_options": "errors expr",
     "script": f"{FOUNDATION} tir",
     # the one place that knows the whole way: build; lowering, from operators to kernels; link, from there on

@@ -5,6 +5,7 @@ arrays.
 from __future__ import annotations
 
 import ctypes
+import mmap
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from ..expr import DType
 
 ALIGNMENT = 64
+_MAPPED = 1 << 20  # bytes from which memory comes from the system
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
@@ -35,6 +37,18 @@ def aligned_empty(nbytes: int, alignment: int = ALIGNMENT) -> np.ndarray[Any, An
     room = np.empty(max(1, nbytes) + alignment, np.uint8)
     skip = -address(room) % alignment
     return room[skip : skip + nbytes]
+
+
+def zeroed(nbytes: int) -> np.ndarray[Any, Any]:
+    """Return `nbytes` zeros at a multiple of the cache line size. Large memory is provided page by page, when it is
+    first written to.
+    """
+    if nbytes >= _MAPPED:
+        private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+        return np.frombuffer(mmap.mmap(-1, nbytes, **private), np.uint8)
+    room = aligned_empty(nbytes)
+    room[:] = 0
+    return room
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any], room: int = 0) -> np.ndarray[Any, Any]:

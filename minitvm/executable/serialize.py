@@ -35,30 +35,43 @@ _LOCATIONS = {c.__name__: c for c in (n.Input, n.Output, n.State, n.ConstantRef)
 
 
 class _Writer:
-    """Converts nodes to JSON values. Variables are numbered in the order in which they occur."""
+    """Converts nodes to JSON values. Variables and expressions are numbered in the order in which they occur.
+
+    Equal expressions have one row in `expressions`, in which operands are the numbers of earlier rows. The offsets in
+    an arena are sums that contain each other: written as trees, they would be most of the file.
+    """
 
     def __init__(self) -> None:
         self.variables: dict[ex.Var, int] = {}
+        self.expressions: dict[tuple[Any, ...], int] = {}
+        self._numbers: dict[ex.Expr, int] = {}  # by identity
 
     def expr(self, x: Any) -> Any:
-        if not isinstance(x, ex.Expr):
-            return x
+        return {"expr": self._number(x)} if isinstance(x, ex.Expr) else x
+
+    def _number(self, x: ex.Expr) -> int:
+        number = self._numbers.get(x)
+        if number is None:
+            number = self._numbers[x] = self.expressions.setdefault(self._row(x), len(self.expressions))
+        return number
+
+    def _row(self, x: ex.Expr) -> tuple[Any, ...]:
         if isinstance(x, ex.Var):
-            return {"var": self.variables.setdefault(x, len(self.variables))}
+            return "var", self.variables.setdefault(x, len(self.variables))
         if isinstance(x, ex.IntImm):
-            return {"int": x.value, "dtype": str(x.dtype)}
+            return "int", str(x.dtype), x.value
         if isinstance(x, ex.FloatImm):
-            return {"float": float(x.value).hex(), "dtype": str(x.dtype)}
+            return "float", str(x.dtype), float(x.value).hex()
         if isinstance(x, ex.BinaryOp) and type(x).__name__ in _BINARY:
-            return {"op": type(x).__name__, "args": [self.expr(x.a), self.expr(x.b)]}
+            return type(x).__name__, self._number(x.a), self._number(x.b)
         if isinstance(x, ex.Not):
-            return {"op": "Not", "args": [self.expr(x.a)]}
+            return "Not", self._number(x.a)
         if isinstance(x, ex.Select):
-            return {"op": "Select", "args": [self.expr(a) for a in (x.condition, x.true_value, x.false_value)]}
+            return "Select", *map(self._number, (x.condition, x.true_value, x.false_value))
         if isinstance(x, ex.Cast):
-            return {"op": "Cast", "dtype": str(x.dtype), "args": [self.expr(x.value)]}
+            return "Cast", str(x.dtype), self._number(x.value)
         if isinstance(x, ex.Call):
-            return {"op": "Call", "name": x.op, "dtype": str(x.dtype), "args": [self.expr(a) for a in x.args]}
+            return "Call", str(x.dtype), x.op, *map(self._number, x.args)
         raise Unsupported(f"{type(x).__name__} in an executable cannot be saved: {x}")
 
     def argument(self, a: Any) -> Any:
@@ -136,6 +149,7 @@ def to_json(executable: n.Executable) -> dict[str, Any]:
         "model_nodes": {operator: list(names) for operator, names in x.model_nodes.items()},
     }
     body["variables"] = [[type(v).__name__, v.name, str(v.dtype)] for v in w.variables]
+    body["expressions"] = list(map(list, w.expressions))
     return body
 
 
@@ -166,29 +180,33 @@ def blob(executable: n.Executable) -> tuple[int, Iterator[bytes | memoryview]]:
 
 
 class _Reader:
-    def __init__(self, variables: list[list[str]]) -> None:
+    def __init__(self, variables: list[list[str]], expressions: list[list[Any]]) -> None:
         kinds = {"Var": ex.Var, "SizeVar": ex.SizeVar, "DataVar": ex.DataVar}
         self.variables = [kinds[kind](name, ex.DType(dtype)) for kind, name, dtype in variables]
+        self.expressions: list[ex.Expr] = []
+        for kind, *about in expressions:
+            self.expressions.append(self._row(kind, about))
 
     def expr(self, j: Any) -> Any:
-        if not isinstance(j, dict):
-            return j
-        if "var" in j:
-            return self.variables[j["var"]]
-        if "int" in j:
-            return ex.IntImm(j["int"], ex.DType(j["dtype"]))
-        if "float" in j:
-            return ex.FloatImm(float.fromhex(j["float"]), ex.DType(j["dtype"]))
-        args = [self.expr(a) for a in j["args"]]
-        if j["op"] in _BINARY:
-            return _BINARY[j["op"]](*args)
-        others: dict[str, Callable[[], ex.Expr]] = {
-            "Not": lambda: ex.Not(*args),
-            "Select": lambda: ex.Select(*args),
-            "Cast": lambda: ex.Cast(ex.DType(j["dtype"]), *args),
-            "Call": lambda: ex.Call(ex.DType(j["dtype"]), j["name"], tuple(args)),
-        }
-        return others[j["op"]]()
+        return self.expressions[j["expr"]] if isinstance(j, dict) else j
+
+    def _row(self, kind: str, about: list[Any]) -> ex.Expr:
+        rows = self.expressions
+        if kind in _BINARY:
+            a, b = about
+            return _BINARY[kind](rows[a], rows[b])
+        if kind == "var":
+            return self.variables[about[0]]
+        if kind == "int":
+            return ex.IntImm(about[1], ex.DType(about[0]))
+        if kind == "float":
+            return ex.FloatImm(float.fromhex(about[1]), ex.DType(about[0]))
+        if kind == "Cast":
+            return ex.Cast(ex.DType(about[0]), rows[about[1]])
+        if kind == "Call":
+            return ex.Call(ex.DType(about[0]), about[1], tuple(rows[number] for number in about[2:]))
+        others: dict[str, Callable[..., ex.Expr]] = {"Not": ex.Not, "Select": ex.Select}
+        return others[kind](*(rows[number] for number in about))
 
     def argument(self, j: Any) -> Any:
         if isinstance(j, dict) and j.get("at") in _LOCATIONS:
@@ -240,7 +258,7 @@ def from_json(body: Mapping[str, Any], data: bytes | bytearray | memoryview) -> 
 
     Constants are read-only views of `data`, and `Kernel.func` is None.
     """
-    r = _Reader(body["variables"])
+    r = _Reader(body["variables"], body["expressions"])
     constants = []
     for c in body["constants"]:
         dtype, shape = ex.DType(c["dtype"]), tuple(c["shape"])

@@ -63,6 +63,11 @@ def keeps(function: SharedFunction) -> bool:
     return all(_is_ours(registry.get(node.op).compute) for node in function.graph.nodes)
 
 
+def operators_are_ours() -> bool:
+    """Return whether all operators so far are defined in this package."""
+    return all(_is_ours(operator.compute) for operator in registry.OPERATORS.values())
+
+
 def _is_ours(function: Any) -> bool:
     return str(getattr(function, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
 

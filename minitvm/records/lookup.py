@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from ..errors import MinitvmError, MissingExtra
 from ..lowering.units import SharedFunction
+from ..store import FileState
 from ..strategy.algorithms import DIRECT, WINOGRAD
 from ..strategy.candidate import Decision
 from ..target import Target
@@ -38,6 +39,18 @@ def algorithms_in(database: Database, target: Target) -> dict[str, Decision]:
     rules = (DIRECT, WINOGRAD)
     keys = dict.fromkeys(record.task for record in database.records(target=target_key(target), rules=rules))
     return _winners(database, list(keys), target)
+
+
+def database_state(tuned: str | None) -> tuple[FileState, ...] | None:
+    """The files of the database that a build with `tuned` reads, as they are now; None if it is not a settled file."""
+    if tuned is None:
+        return ()
+    place = file_of(default_url() if tuned == AUTO else tuned)
+    if place is None or (tuned != AUTO and not place.is_file()):
+        return None
+    journal = place.with_name(f"{place.name}-wal")  # of SQLite: what was added last
+    states = tuple(FileState.of(file) for file in (place, journal) if file.is_file())
+    return states if all(state.settled for state in states) else None
 
 
 def _winners(database: Database, keys: Sequence[str], target: Target) -> dict[str, Decision]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InputError, Unsupported, nearest, report
 from ..executable import Bound, Executable, State, beginning, evaluate
-from ..executable.alignment import aligned_empty
+from ..executable.alignment import aligned_copy, zeroed
 from ..executable.evaluation import Number
 from ..expr import Var
 from .arguments import Array, checked_array
@@ -21,9 +21,12 @@ def first_values(executable: Executable) -> list[Array]:
     """Return new memory for the states of an executable, as before the first run: aligned, dense arrays."""
     arrays = []
     for spec in executable.states:
-        first = beginning(executable, spec)
-        arrays.append(aligned_empty(first.nbytes).view(first.dtype).reshape(first.shape))
-        arrays[-1][...] = first
+        if spec.first is not None:
+            arrays.append(aligned_copy(beginning(executable, spec)))
+            continue
+        shape = tuple(int(dim) for dim in spec.shape)
+        zeros = zeroed(int(np.prod(shape, dtype=np.int64)) * spec.dtype.bytes)
+        arrays.append(zeros.view(spec.dtype.numpy).reshape(shape))
     return arrays
 
 

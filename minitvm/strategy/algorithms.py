@@ -157,6 +157,11 @@ def decided_algorithms(decisions: Mapping[str, Decision]) -> Iterator[dict[str, 
         _DECIDED.reset(token)
 
 
+def are_decided() -> bool:
+    """Return whether this is inside of `decided_algorithms`."""
+    return _DECIDED.get() is not None
+
+
 def decided_first(conv: Convolution, block: int, options: list[Option], value: str) -> list[Option]:
     """Return the algorithms of a convolution, starting with the decided one. `value` is the name of its result.
 

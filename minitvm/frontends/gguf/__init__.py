@@ -16,6 +16,7 @@ from typing import Any
 
 from ...graph.nodes import Graph
 from ...importing import Frontend
+from ...store import FileState
 from .file import GgufFile, read_gguf
 
 __all__ = ["FRONTEND", "GgufFile", "from_gguf", "read_gguf"]
@@ -54,4 +55,8 @@ def from_gguf(
     return import_file(file, shapes or {}, max_length, slots=slots, bytes=bytes, all_logits=all_logits)
 
 
-FRONTEND = Frontend("a GGUF model", "GgufFile", ".gguf", from_gguf, frozenset({"shapes", "max_length"}))
+def _sources(model: str | os.PathLike[str] | GgufFile) -> tuple[FileState]:
+    return (model.state if isinstance(model, GgufFile) else FileState.of(model),)
+
+
+FRONTEND = Frontend("a GGUF model", "GgufFile", ".gguf", from_gguf, frozenset({"shapes", "max_length"}), _sources)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ModelError, UnsupportedOperator
+from ...store import FileState
 from .formats import FORMATS, StoredFormat, format_name
 
 _MOST_DIMS = 4
@@ -43,10 +44,11 @@ class StoredTensor:
 class GgufFile:
     """The metadata and the tensors of a file, by name.
 
-    `weights` holds the constants that graphs of this file share.
+    `state` is that of the file before it was read. `weights` holds the constants that graphs of this file share.
     """
 
     path: Path
+    state: FileState
     metadata: dict[str, Any]
     tensors: dict[str, StoredTensor]
     weights: dict[str, Any] = field(default_factory=dict)
@@ -63,20 +65,21 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
         raise ModelError(f"{place}: no such file")
     if place.is_dir():
         raise ModelError(f"{place} is a folder, not a GGUF model")
+    state = FileState.of(place)
     with place.open("rb") as file:
         if not file.read(1):
             raise ModelError(f"{place} is not a GGUF model: it is empty")
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if data[:4] != b"GGUF":
         raise ModelError(f"{place} is not a GGUF model: it begins with {data[:4]!r}, wanted b'GGUF'")
-    return _GgufReader(place, data).file()
+    return _GgufReader(place, state, data).file()
 
 
 class _GgufReader:
     """Reads one value after the other."""
 
-    def __init__(self, path: Path, data: mmap.mmap) -> None:
-        self.path, self.data = path, data
+    def __init__(self, path: Path, state: FileState, data: mmap.mmap) -> None:
+        self.path, self.state, self.data = path, state, data
         self.at, self.end = 4, len(data)
         self.part = "the header"
 
@@ -109,7 +112,7 @@ class _GgufReader:
             self.damaged(f"found {alignment!r}, wanted a power of two")
         begin = -(-self.at // alignment) * alignment
         tensors = {name: self.tensor(name, begin, alignment, *info) for name, info in infos.items()}
-        return GgufFile(self.path, metadata, tensors)
+        return GgufFile(self.path, self.state, metadata, tensors)
 
     def damaged(self, reason: str) -> Any:
         raise ModelError(f"{self.path} is damaged: {self.part}: {reason}")

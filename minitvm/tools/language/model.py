@@ -37,9 +37,9 @@ class LanguageModel:
         source = open_model(path)
         self.name, self.template, self.tokenizer = source.name, source.template, source.tokenizer
         self.context = min(CONTEXT, *source.lengths) if context is None else context
-        options: dict[str, Any] = {"threads": threads, "progress": progress}
-        graphs = [source.graph(shapes={"tokens": (1, length)}, max_length=self.context) for length in (1, "length")]
-        self._one, self._many = (build(graph, **options) for graph in graphs)
+        options: dict[str, Any] = {"max_length": self.context, "threads": threads, "progress": progress}
+        lengths = (1, "length")
+        self._one, self._many = (build(source.model, shapes={"tokens": (1, n)}, **options) for n in lengths)
         self._many.share_states(self._one)
         self.vocabulary = int(self._one.executable.outputs[0].shape[1])
         self.tokens: list[int] = []

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...errors import ModelError
-from ...graph.nodes import Graph
 from .folder import FolderTokenizer, template_of
 from .tokenizer import Tokenizer
 
@@ -18,7 +16,7 @@ from .tokenizer import Tokenizer
 class ModelSource:
     """The parts of a stored model. `template` formats conversations, and is None if the model has none.
 
-    `lengths` are the numbers of tokens to which the model is limited. `graph(**options)` returns the graph; all graphs
+    `lengths` are the numbers of tokens to which the model is limited. `model` is built by `minitvm.build`; all programs
     of one source share their weights.
     """
 
@@ -26,7 +24,7 @@ class ModelSource:
     tokenizer: Tokenizer
     template: Any
     lengths: tuple[int, ...]
-    graph: Callable[..., Graph]
+    model: Any
 
 
 def open_model(path: str | os.PathLike[str]) -> ModelSource:
@@ -43,7 +41,7 @@ def open_model(path: str | os.PathLike[str]) -> ModelSource:
 
 
 def _of_file(path: Path) -> ModelSource:
-    from ...frontends import from_gguf, read_gguf
+    from ...frontends import read_gguf
 
     file = read_gguf(path)
     entries = file.metadata
@@ -53,12 +51,12 @@ def _of_file(path: Path) -> ModelSource:
         tokenizer=Tokenizer(entries),
         template=entries.get("tokenizer.chat_template"),
         lengths=_lengths(entries.get(f"{prefix}.context_length"), entries.get(f"{prefix}.attention.sliding_window")),
-        graph=lambda **options: from_gguf(file, **options),
+        model=file,
     )
 
 
 def _of_folder(path: Path) -> ModelSource:
-    from ...frontends import from_huggingface, read_huggingface
+    from ...frontends import read_huggingface
 
     folder = read_huggingface(path)
     config = folder.config
@@ -68,7 +66,7 @@ def _of_folder(path: Path) -> ModelSource:
         tokenizer=FolderTokenizer(folder),
         template=template_of(folder),
         lengths=_lengths(config.get("max_position_embeddings"), window),
-        graph=lambda **options: from_huggingface(folder, **options),
+        model=folder,
     )
 
 
