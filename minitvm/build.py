@@ -90,11 +90,13 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
         raise InputError(
             "checked=True goes with a model; a tir function has no operators\n  try:    tir.run(func, ...)"
         )
+    progress = settings.progress
+    compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
     kept = None if is_function else _kept_as(model, machine, settings)
     if kept is not None:
-        module = kept_models.get(*kept, settings.threads, settings.progress)
-        if module is not None:
-            return module
+        loaded = kept_models.get(*kept, settings.threads, compiling)
+        if loaded is not None:
+            return loaded
     if not is_function:
         model = _graph_of(model, settings)
         if settings.checked:
@@ -102,11 +104,9 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
 
             model = checked_indices(model)
     executable = compile_executable(model, machine, settings)
-    progress = settings.progress
-    compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
     make = Function if is_function else GraphModule
     module = make(executable, threads=settings.threads, progress=compiling, device=settings.device)
-    if kept is not None:
+    if kept is not None and isinstance(module, GraphModule):
         kept_models.put(*kept, module)
     return module
 

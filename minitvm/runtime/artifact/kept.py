@@ -103,7 +103,8 @@ def _weights(about: Mapping[str, Any], name: str) -> memoryview | None:
         if view is None:
             return None
         mapped = _mapped[checksum] = view.obj
-    return memoryview(mapped)[len(mapped) - about["size"] :]
+    everything = memoryview(mapped)
+    return everything[len(everything) - about["size"] :]
 
 
 def put(key: bytes, name: str, module: GraphModule) -> None:
