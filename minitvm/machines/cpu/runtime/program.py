@@ -78,7 +78,7 @@ class CpuProgram(Program):
         self.constants = [aligned(c.data) for c in executable.constants]
         self.constant_places = [address(array) for array in self.constants]
         self.states = first_values(executable)
-        move_to_huge_pages([*self.constants, *self.states])
+        move_to_huge_pages(self.constants)  # not the states: memory that no run has written to takes no pages
         # Shared by programs bound to different shapes, only one of which runs at a time; they only grow.
         self._arenas = [Room(max(a.alignment, ALIGNMENT), isinstance(a.size, int)) for a in executable.arenas]
 
