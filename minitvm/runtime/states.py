@@ -24,7 +24,7 @@ def first_values(executable: Executable) -> list[Array]:
         if spec.first is not None:
             arrays.append(aligned_copy(beginning(executable, spec)))
             continue
-        shape = tuple(int(dim) for dim in spec.shape)
+        shape = tuple(dim for dim in spec.shape if isinstance(dim, int))
         zeros = zeroed(int(np.prod(shape, dtype=np.int64)) * spec.dtype.bytes)
         arrays.append(zeros.view(spec.dtype.numpy).reshape(shape))
     return arrays
