@@ -21,12 +21,13 @@ from .picture import Picture
 
 TEXT = "The cat sat on the mat because it was tired."
 HEADS = ((16, 0), (13, 8), (11, 6))  # a layer, and a head of it: those that the lesson shows
+OPERATORS = ("nn.dense", "nn.rms_norm", "nn.cached_attention", "nn.silu")
 SAVED = Path(__file__).parent / "37_four_operators" / "attention.json"
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The tokens of a text, the weights [query, key] of some heads, and how often each operator is in the graph.
+    """The tokens of a text, the weights [query, key] of some heads, and how often each of `OPERATORS` is in the graph.
 
     `first` is the weight of the first token, on average over all heads, for all tokens except the first two.
     """
@@ -75,9 +76,9 @@ def computed(file: Path) -> Attention:
         weights_of(*(arrays[value][0] for value in node.inputs[:2]), node.attrs["scale"]) for node in layers
     ])  # fmt: skip
     heads = {place: weights[place] for place in HEADS}
-    operators = Counter(node.op for node in graph.nodes)
+    counts = Counter(node.op for node in graph.nodes)
     first = float(weights[:, :, 2:, 0].mean())
-    return Attention([tokenizer.decode([t]) for t in tokens], heads, dict(operators), first)
+    return Attention([tokenizer.decode([t]) for t in tokens], heads, {name: counts[name] for name in OPERATORS}, first)
 
 
 def saved() -> Attention:

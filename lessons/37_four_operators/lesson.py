@@ -386,8 +386,8 @@ print("computed now" if file else "computed before (the model is not installed)"
 print("the tokens:", "|".join(real.tokens))
 predict("Each layer multiplies by seven matrices, and at the end come the logits. How many products are that?",
         real.operators["nn.dense"])  # fmt: skip
-for name in ("nn.dense", "nn.rms_norm", "nn.cached_attention", "nn.silu"):
-    print(f"{name:<20} {real.operators[name]:>4}")
+for name, count in real.operators.items():
+    print(f"{name:<20} {count:>4}")
 
 # %% [markdown]
 # These are the same four operators as in our graph, only more of them: one attention and one gate in each of the 30
