@@ -41,7 +41,8 @@ class FolderTokenizer(Tokenizer):
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(content))
         except Exception as error:
-            raise ModelError(f"{place} contains no vocabulary that the package tokenizers reads: {error}") from error
+            reason = f"{error!s:.200}"  # it may quote a long text of the file
+            raise ModelError(f"{place} contains no vocabulary that the package tokenizers reads: {reason}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.tokens = _tokens(place, self._tokenizer.get_vocab(with_added_tokens=True))
@@ -68,7 +69,7 @@ class FolderTokenizer(Tokenizer):
         token = self._tokenizer.token_to_id(text) if isinstance(text, str) else None
         if token is None:
             raise ModelError(
-                f"{folder / 'tokenizer_config.json'}: {name} is {text!r}, wanted a token of tokenizer.json"
+                f"{folder / 'tokenizer_config.json'}: {name} is {text!r:.80}, wanted a token of tokenizer.json"
             )
         return int(token)
 
@@ -77,7 +78,7 @@ class FolderTokenizer(Tokenizer):
         numbers = entry if isinstance(entry, list) else [] if entry is None else [entry]
         for number in numbers:
             if type(number) is not int or not 0 <= number < len(self.tokens):
-                raise ModelError(f"{file}: eos_token_id is {entry!r}, wanted some of {len(self.tokens)} tokens")
+                raise ModelError(f"{file}: eos_token_id is {entry!r:.80}, wanted some of {len(self.tokens)} tokens")
         return numbers
 
 

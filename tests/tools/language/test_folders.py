@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from minitvm.errors import ModelError, UnsupportedOperator
+from minitvm.errors import MinitvmError, ModelError, UnsupportedOperator
 from minitvm.frontends.common.decoder import DecoderWeights
 from minitvm.frontends.huggingface.importer import HuggingFaceFolder
 from minitvm.tools.cli import main
@@ -150,6 +152,44 @@ def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps(far))
     with pytest.raises(ModelError, match="has 263 tokens with numbers up to 2147483648, wanted fewer holes"):
         FolderTokenizer(bare(tmp_path))
+
+
+ENTRIES = st.sampled_from(
+    [None, 0, -1, 2**31, 2**64, 1.5, "", "x", "\0", "a" * 2000, [], {}, True, [1, [2]], {"content": 3}, math.nan]
+)
+
+
+@given(data=st.data(), kind=st.sampled_from([of_bytes, of_scores]))
+def test_a_wrong_entry_is_refused_in_words(
+    data: st.DataObject, kind: Callable[[], Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Or the vocabulary is another correct one, which splits a text."""
+    place = tmp_path_factory.getbasetemp() / "wrong"
+    place.mkdir(exist_ok=True)
+    names = {"bos_token": "<s>", "eos_token": {"content": "<|im_end|>"}, "chat_template": [{"name": "a"}]}
+    files = {
+        "tokenizer": json.loads(kind().to_str()), "generation_config": {"eos_token_id": [2, 0]},
+        "tokenizer_config": {k: n for k, n in names.items() if k != ("bos_token", "eos_token")[kind is of_scores]},
+    }  # fmt: skip
+    table: Any = files[data.draw(st.sampled_from(sorted(files)), "file")]
+    while True:
+        keys = list(table) if isinstance(table, dict) else list(range(len(table)))
+        key = data.draw(st.sampled_from(keys), "entry")
+        if not (isinstance(table[key], dict | list) and table[key] and data.draw(st.booleans(), "deeper")):
+            break
+        table = table[key]
+    if data.draw(st.booleans(), "without"):
+        del table[key]
+    else:
+        table[key] = data.draw(ENTRIES, "value")
+    for name, content in files.items():
+        (place / f"{name}.json").write_text(json.dumps(content))
+    try:
+        template_of(bare(place))
+        tokenizer = FolderTokenizer(bare(place))
+        tokenizer.decode([*tokenizer.encode("<s>aü <|im_end|>"), *range(300)])
+    except MinitvmError as error:
+        assert 0 < len(str(error)) < 600
 
 
 @pytest.fixture(scope="module")
