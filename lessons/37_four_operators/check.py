@@ -39,15 +39,15 @@ def check(module: ModuleType) -> None:
 
 
 def one_feature(
-    call: str, place: tuple[int, ...], x: np.ndarray, found: float, start: int, base: int, rotated: int,
+    call: str, place: tuple[int, ...], x: np.ndarray, value: float, start: int, base: int, rotated: int,
     interleaved: bool,
 ) -> None:  # fmt: skip
     """Raises AssertionError unless the feature at a place [head, row, feature] of the result is right."""
     head, row, feature = place
-    name = f"{call}: in head {head}, row {row}, feature {feature} is {found:.4g}"
+    name = f"{call}: in head {head}, row {row}, feature {feature} is {value:.4g}"
     if feature >= rotated:
         stays = float(x[place])
-        require(found == stays, f"{name}, wanted {stays:g}: only the first {rotated} features are rotated")
+        require(value == stays, f"{name}, wanted {stays:g}: only the first {rotated} features are rotated")
         return
     half = rotated // 2
     pair, is_second = (feature // 2, feature % 2) if interleaved else (feature % half, feature // half)
@@ -57,7 +57,7 @@ def one_feature(
     angle = (start + row) * base ** (-2 * pair / rotated)
     turned = a * math.sin(angle) + b * math.cos(angle) if is_second else a * math.cos(angle) - b * math.sin(angle)
     require(
-        abs(found - turned) <= TOLERANCE,
+        abs(value - turned) <= TOLERANCE,
         f"{name}, wanted {turned:.4g}\npair {pair} has the features {first} and {second}, which are {a:g} and {b:g}; "
         f"at position {start + row} it is turned by {start + row} * {base}^(-{2 * pair}/{rotated}) = {angle:.6g}",
     )

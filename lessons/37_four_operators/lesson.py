@@ -223,19 +223,19 @@ def forward(text: list[int]) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndar
     """The logits after each token, x after each step, and the weights of the attention."""
     positions = np.arange(len(text))
     x = embedding[text]
-    seen = {"embedding": x}
+    stages = {"embedding": x}
     y = rms_norm(x, gains)
     q, k = (rotate(linear(y, w), positions) for w in (queries, keys))
     mixed, weights = attention(q, k, linear(y, values))
     x = x + linear(mixed, joined)
-    seen["+ attention"] = x
+    stages["+ attention"] = x
     y = rms_norm(x, gains)
     x = x + linear(gated(linear(y, gate), linear(y, up)), down)
-    seen["+ gate"] = x
-    return linear(rms_norm(x, gains), output), seen, weights
+    stages["+ gate"] = x
+    return linear(rms_norm(x, gains), output), stages, weights
 
 
-logits, seen, weights = forward(numbers[:6])
+logits, stages, weights = forward(numbers[:6])
 print("weights of the attention, a row for each token:")
 print(np.round(weights, 2) + 0.0)
 for token, row in zip(numbers, logits):
@@ -248,7 +248,7 @@ colours = (drawings.BLUE, drawings.ORANGE, drawings.SERIES[2])
 picture = Picture(390, 478)
 for column in range(WIDTH):
     picture.upwards(80 + 20 * column, 52, words[column % V], 12)
-for number, (step, x) in enumerate(seen.items()):
+for number, (step, x) in enumerate(stages.items()):
     top = 76 + 134 * number
     picture.words(20, top - 8, step, 13)
     for row, features in enumerate(x):
