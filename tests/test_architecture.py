@@ -176,6 +176,8 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "hypothesis": "reference.strategies",
     "tokenizers": "tools.language",
     "jinja2": "tools.language",
+    "starlette": "tools.language",
+    "uvicorn": "tools.language",
     "torch": "frontends.torch",
     "sqlalchemy": "records",
     "distributed": "tune.farm",

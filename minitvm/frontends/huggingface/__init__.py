@@ -37,6 +37,7 @@ def from_huggingface(
     *,
     shapes: Mapping[str, Sequence[Any]] | None = None,
     max_length: int | None = None,
+    slots: int | None = None,
     all_logits: bool = False,
 ) -> Graph:
     """Return the graph of the model in a folder, or of its config.json (llama, mistral, qwen2, qwen3, gemma).
@@ -48,7 +49,7 @@ def from_huggingface(
     from .importer import import_folder, read_folder
 
     model = read_folder(folder) if isinstance(folder, str | os.PathLike) else folder
-    return import_folder(model, shapes or {}, max_length, all_logits=all_logits)
+    return import_folder(model, shapes or {}, max_length, slots=slots, all_logits=all_logits)
 
 
 _OPTIONS = frozenset({"shapes", "max_length"})

@@ -80,17 +80,19 @@ def read_folder(folder: str | os.PathLike[str]) -> HuggingFaceFolder:
 
 
 def import_folder(
-    folder: HuggingFaceFolder, shapes: Mapping[str, Sequence[Any]], max_length: int | None, *, all_logits: bool
-) -> Graph:
+    folder: HuggingFaceFolder, shapes: Mapping[str, Sequence[Any]], max_length: int | None, *, slots: int | None,
+    all_logits: bool,
+) -> Graph:  # fmt: skip
     """Return the graph of a folder; see `from_huggingface`."""
     entries = Entries(str(folder.path / "config.json"), folder.config)
-    config = _config(entries, entries.value("model_type", str), max_length)
-    batch, length = run_sizes(shapes)
-    options = DecoderOptions(batch=batch, length=length, all_logits=all_logits)
+    batch, length = run_sizes(shapes, slots)
+    texts = slots or (batch if isinstance(batch, int) else 1)
+    config = _config(entries, entries.value("model_type", str), max_length, texts)
+    options = DecoderOptions(batch=batch, length=length, slots=slots, all_logits=all_logits)
     return decoder(graph_name(folder.path.resolve().name), config, folder.weights, options)
 
 
-def _config(entries: Entries, architecture: str, context: int | None) -> DecoderConfig:
+def _config(entries: Entries, architecture: str, context: int | None, texts: int) -> DecoderConfig:
     heads, width = entries.size("num_attention_heads"), entries.size("hidden_size")
     head_width = entries.size("head_dim", width // heads)
     activation = entries.value("hidden_act", str, "silu")
@@ -102,7 +104,7 @@ def _config(entries: Entries, architecture: str, context: int | None) -> Decoder
     if kind not in ("default", "linear", "llama3"):
         entries.refuse("rope_scaling", f"positions scaled as {kind!r}")
     config = entries.config(
-        architecture, context, entries.size("max_position_embeddings"), window,
+        architecture, context, entries.size("max_position_embeddings"), window, texts,
         depth=entries.size("num_hidden_layers"), width=width, heads=heads,
         key_heads=entries.size("num_key_value_heads", heads), head_width=head_width,
         hidden=entries.size("intermediate_size"), vocabulary=entries.size("vocab_size"),

@@ -66,7 +66,7 @@ def chat(options: argparse.Namespace) -> int:
     for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)  # bytes that are no text are refused in words, and not by an exception
-    path = _model_path(options.model)
+    path = model_path(options.model)
     start = time.perf_counter()
     with progress() as report:
         model = LanguageModel(path, context=options.context, threads=options.threads, progress=report)
@@ -117,7 +117,7 @@ def _answer(conversation: Conversation, message: str, count: int | None) -> None
             print(f"the context is full: {conversation.forgotten - before} old tokens are forgotten", file=sys.stderr)
 
 
-def _model_path(name: str | None) -> Path:
+def model_path(name: str | None) -> Path:
     """Return the path of the model. Raises `InputError` if none is named and the package with one is not installed."""
     if name is not None:
         return Path(name)

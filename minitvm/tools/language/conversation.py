@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from ...errors import InputError, MinitvmError, ModelError, missing_extra
 from .model import LanguageModel
@@ -13,6 +13,14 @@ from .sampling import Sampling
 from .tokenizer import Tokenizer
 
 _UNUSED = 0xFDD0  # the first code that Unicode gives no character
+
+
+class _Model(Protocol):
+    """What formats conversations."""
+
+    name: str
+    template: Any
+    tokenizer: Tokenizer
 
 
 class Conversation:
@@ -88,7 +96,7 @@ class Conversation:
         return [*prompt, *end]
 
 
-def tokens_of(model: LanguageModel, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+def tokens_of(model: _Model, messages: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return the tokens of a conversation, up to where the model answers.
 
     The names of special tokens in messages are plain text, so that no message can end itself and begin another one.
@@ -108,7 +116,7 @@ def _marked(value: Any, tokenizer: Tokenizer, mark: str) -> Any:
     return [_marked(part, tokenizer, mark) for part in value] if isinstance(value, list | tuple) else value
 
 
-def prompt_of(model: LanguageModel, messages: Sequence[Mapping[str, Any]]) -> str:
+def prompt_of(model: _Model, messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of a conversation, up to where the model answers, by the template in its file.
 
     Raises `InputError` if the file has no template, or if the template refuses the messages. Raises `ModelError` for a

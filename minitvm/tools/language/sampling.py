@@ -45,12 +45,24 @@ class Sampling:
             raise InputError(f"the model computes no numbers: the logit of token {best} is {logits[best]}")
         if self.temperature == 0:
             return best
-        order = np.argsort(-logits, kind="stable")
-        if self.top_k:
-            order = order[: self.top_k]
+        tokens = self._likeliest(logits)
         with np.errstate(over="ignore"):  # at tiny temperatures, the less likely tokens get the probability 0
-            likely = np.exp((logits[order] - logits[best].astype(np.float64)) / self.temperature)
-        likely /= likely.sum()
-        before = np.cumsum(likely) - likely  # the sum of the more likely ones
-        likely = likely[before < self.top_p]
-        return int(rng.choice(order[: len(likely)], p=likely / likely.sum()))
+            likely = np.exp((logits[tokens] - logits[best].astype(np.float64)) / self.temperature)
+        if self.top_p < 1:
+            most = self.top_p * likely.sum()
+            # All tokens with less than this have together less than 1 - top_p, so the others have enough.
+            large = likely >= (likely.sum() - most) / len(likely)
+            tokens, likely = tokens[large], likely[large]
+            order = np.argsort(-logits[tokens], kind="stable")
+            tokens, likely = tokens[order], likely[order]
+            before = np.cumsum(likely) - likely  # the sum of the more likely ones
+            tokens, likely = tokens[before < most], likely[before < most]
+        return int(rng.choice(tokens, p=likely / likely.sum()))
+
+    def _likeliest(self, logits: np.ndarray) -> np.ndarray:
+        """Return the `top_k` likeliest tokens in order, or all tokens. Of equal ones, the lower token comes first."""
+        if not 0 < self.top_k < len(logits):
+            return np.arange(len(logits))
+        least = np.partition(logits, -self.top_k)[-self.top_k]
+        tokens = np.flatnonzero(logits >= least)  # without a sort of the whole vocabulary
+        return tokens[np.argsort(-logits[tokens], kind="stable")][: self.top_k]

@@ -10,7 +10,7 @@ import codecs
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...errors import InputError, ModelError, UnsupportedOperator, missing_extra
@@ -134,16 +134,16 @@ class Tokenizer:
         """Yield the text of tokens piece by piece; together, the pieces are `decode(tokens)`. A piece ends where a
         character ends. Bytes that are no character become U+FFFD.
         """
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        first = self._adds_space  # whether the text begins with a space that `encode` added
+        decoder = self.decoder()
         for token in tokens:
-            data = self._bytes_of(token)
-            if first and data:
-                data, first = data.removeprefix(b" "), False
-            if piece := decoder.decode(data):
+            if piece := decoder.push(token):
                 yield piece
-        if rest := decoder.decode(b"", final=True):
+        if rest := decoder.end():
             yield rest
+
+    def decoder(self) -> TextDecoder:
+        """Return an object that turns tokens into text as they come."""
+        return TextDecoder(self._bytes_of, self._adds_space)
 
     def text(self, token: int | None) -> str:
         """Return a token as it is in the vocabulary, or "" for None."""
@@ -225,6 +225,25 @@ class Tokenizer:
         space = [lib.normalizers.Prepend("▁")] if self._adds_space else []
         tokenizer.normalizer = lib.normalizers.Sequence([*space, lib.normalizers.Replace(" ", "▁")])
         return tokenizer
+
+
+class TextDecoder:
+    """The text of tokens as they come. `push` returns the text of a token, as far as it ends with whole characters."""
+
+    def __init__(self, bytes_of: Callable[[int], bytes], starts_with_space: bool) -> None:
+        self._bytes_of = bytes_of
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._first = starts_with_space  # whether the text begins with a space that `encode` added
+
+    def push(self, token: int) -> str:
+        data = self._bytes_of(token)
+        if self._first and data:
+            data, self._first = data.removeprefix(b" "), False
+        return self._decoder.decode(data)
+
+    def end(self) -> str:
+        """Return U+FFFD if the text ends within a character, and otherwise an empty text."""
+        return self._decoder.decode(b"", final=True)
 
 
 def _entry(metadata: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:

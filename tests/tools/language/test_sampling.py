@@ -78,3 +78,28 @@ def test_a_seed_repeats(seed: int) -> None:
 def test_refusals(options: dict[str, float], text: str) -> None:
     with pytest.raises(InputError, match=text):
         Sampling(**options)  # type: ignore[arg-type]
+
+
+@given(
+    logits=st.lists(st.floats(-20, 20, width=32) | st.sampled_from([-1.0, 2.0, -np.inf]), max_size=30),
+    top_k=st.integers(0, 12), top_p=st.floats(0.01, 1), temperature=st.sampled_from([0.3, 1.0, 4.0]),
+)  # fmt: skip
+def test_the_tokens_that_can_be_drawn_are_those_of_the_definition(
+    logits: list[float], top_k: int, top_p: float, temperature: float
+) -> None:
+    array = np.array([*logits, 0.5], np.float32)
+    order = np.argsort(-array, kind="stable")[: top_k or None]
+    likely = np.exp(array[order].astype(np.float64) / temperature)
+    before = (np.cumsum(likely) - likely) / likely.sum()
+    if np.abs(before - top_p).min() < 1e-6:
+        return  # rounding decides
+    expected = {int(token): share for token, share, less in zip(order, likely, before) if less < top_p and share}
+
+    class Drawing:
+        def choice(self, tokens: np.ndarray, p: np.ndarray) -> int:
+            total = sum(expected.values())
+            drawn = {int(token): share for token, share in zip(tokens, p) if share}
+            assert drawn == pytest.approx({token: share / total for token, share in expected.items()})
+            return int(tokens[0])
+
+    Sampling(temperature=temperature, top_k=top_k, top_p=top_p)._choice(array, Drawing())  # type: ignore[arg-type]
