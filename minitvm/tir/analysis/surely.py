@@ -97,6 +97,17 @@ def writes_all(tree: Tree, realize: BlockRealize, buffer: Buffer, within: Stmt |
         return all_touched(touches, buffer.full_region(), analyzer)
 
 
+def surely_written(
+    tree: Tree, realize: BlockRealize, buffer: Buffer, within: Stmt | None, analyzer: Analyzer
+) -> Box | None:
+    """Return a box of `buffer` whose elements a block certainly writes in each run of `within`, whatever its predicate
+    and the conditions around it exclude. None if no such box can be proved.
+    """
+    touches = effects(realize.block, frozenset([buffer])).writes
+    boxes = [_around(t, tree, realize, within).certain(analyzer) for t in touches]
+    return next((box for box in boxes if box is not None), None)
+
+
 def all_read(
     tree: Tree, readers: Sequence[BlockRealize], region: BufferRegion, within: Stmt | None, analyzer: Analyzer
 ) -> bool:

@@ -10,8 +10,8 @@ from ...errors import InputError
 from ..analysis.bindings import loop_ranges, reaches_every_point
 from ..analysis.block_kinds import Scope
 from ..analysis.block_regions import buffers_written, regions_read, regions_written
-from ..analysis.boxes import Box, bound_box, touched
-from ..analysis.surely import reaches_all
+from ..analysis.boxes import Box, bound_box, in_iterators, touched
+from ..analysis.surely import reaches_all, surely_written
 from ..analysis.tree import Tree
 from ..conditions import all_of, conjuncts, is_const, rising
 from ..index_map import IndexMap
@@ -220,9 +220,10 @@ def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer
         for write in regions_written(producer.block):
             if read.buffer is not write.buffer:
                 continue
-            produced = _inside(touched(tree, producer, write, shared[-1], analyzer), read.buffer, analyzer)
+            box = written(tree, producer, write, shared[-1], analyzer)
+            produced = _inside(box, read.buffer, analyzer)
             consumed = _inside(touched(tree, consumer, read, shared[-1], analyzer), read.buffer, analyzer)
-            if not regions.covers(produced, consumed, analyzer) or not _dense(
+            if not regions.covers(produced, consumed, analyzer) or not _filled(
                 tree, producer, write, shared[-1], analyzer
             ):
                 return Failure(
@@ -273,6 +274,36 @@ def _asked_too_early(tree: Tree, producer: BlockRealize, consumer: BlockRealize)
 
 def _inside(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
     return regions.intersect(box, buffer.full_region().region, analyzer)
+
+
+def written(tree: Tree, producer: BlockRealize, write: BufferRegion, within: For, analyzer: Analyzer) -> Box:
+    """Return the box that a block writes in one iteration of `within`.
+
+    If a condition excludes some of the block's iterations there, it is the box that the others certainly fill, if one
+    can be proved. For example, `for i, j in T.grid(8, 4)` with `v = i * 2 + j` and `T.where(j < 2)` writes `B[i * 2 :
+    i * 2 + 2]`.
+    """
+    if _excludes(tree, producer, within):
+        box = surely_written(tree, producer, write.buffer, within, analyzer)
+        if box is not None:
+            return box
+    return touched(tree, producer, write, within, analyzer)
+
+
+def _excludes(tree: Tree, producer: BlockRealize, within: For) -> bool:
+    """Return whether a condition inside `within` excludes iterations that another iteration of `within` may run.
+
+    A predicate over the iterators alone, such as the one after a split that does not divide, excludes the same points
+    in every iteration of `within`.
+    """
+    return tree.condition_above(producer, within) is not None or in_iterators(tree, producer) is None
+
+
+def _filled(tree: Tree, producer: BlockRealize, write: BufferRegion, within: For, analyzer: Analyzer) -> bool:
+    """Return whether a block fills the box `written` in each iteration of `within`."""
+    if _excludes(tree, producer, within):
+        return surely_written(tree, producer, write.buffer, within, analyzer) is not None
+    return _dense(tree, producer, write, within, analyzer)
 
 
 def _dense(tree: Tree, producer: BlockRealize, write: BufferRegion, within: For, analyzer: Analyzer) -> bool:

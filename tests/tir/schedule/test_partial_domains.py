@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from minitvm.script import from_source
 from minitvm.script import tir as T
+from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
 
 from .meaning import Step, keeps, refused, same_meaning, without_verifier  # noqa: F401 (a fixture of the module)
@@ -148,3 +150,30 @@ def part_of_the_domain(A: T.Buffer((8,), "float32"), C: T.Buffer((4,), "float32"
 def test_what_ran_for_a_part_of_its_domain_moves_within_that_part() -> None:
     keeps(part_of_the_domain, lambda s: s.compute_at(s.cache_read("C", 0, "local"), loop(s, "C")))
     keeps(part_of_the_domain, lambda s: s.reverse_compute_at(s.cache_write("C", 0, "local"), loop(s, "C")))
+
+
+def two_of_four(value: str) -> PrimFunc:
+    """The loops of B reach 4 elements from `2 * i` on, and write 2 of them."""
+    return from_source(f"""
+@T.prim_func
+def two_of_four(A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((8,), "int32")):
+    for i, j in T.grid(8, 4):
+        with T.block("B"):
+            v = T.axis.spatial(16, i * 2 + j)
+            T.where(j < 2)
+            B[v] = A[15 - v] * 2
+    for i in range(8):
+        with T.block("C"):
+            v = T.axis.remap("S", [i])
+            C[v] = {value}
+""")
+
+
+@pytest.mark.parametrize("value", ["B[v * 2 + 1]", "B[v * 2] + B[v * 2 + 1]", "B[v]"])
+def test_a_consumer_runs_where_its_inputs_are_written_not_where_a_predicate_leaves_them_out(value: str) -> None:
+    keeps(two_of_four(value), lambda sch: sch.reverse_compute_at("C", sch.get_loops("B")[0]))
+
+
+def test_a_consumer_of_more_than_an_iteration_writes_is_refused() -> None:
+    func = two_of_four("B[(v * 2 + 2) % 16]")
+    refused(func, "region_cover", lambda sch: sch.reverse_compute_at("C", sch.get_loops("B")[0]))

@@ -19,7 +19,7 @@ from ...nodes import BlockRealize, BufferRegion, For, ForKind, Seq
 from .. import programs as on
 from .. import requirements as req
 from ..insertion import refuse_races
-from ..moving import box_text, broken_flow, insert, iterator_ranges, nest_for, ranges_in, reads, uncovered
+from ..moving import box_text, broken_flow, insert, iterator_ranges, nest_for, ranges_in, reads, uncovered, written
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..reruns import why_other_iterations, writes_once
 from ..state import ScheduleState
@@ -357,7 +357,7 @@ def reverse_compute_at(
             for write in regions_written(producer.block):
                 if write.buffer is read.buffer and not any(r is read for r, _ in needed):
                     _check_reach(tree, block, read, producer, write)
-                    needed.append((read, touched(tree, producer, write, loop, analyzer)))
+                    needed.append((read, written(tree, producer, write, loop, analyzer)))
     splits_sums = block.block.init is not None and _in_any_order(tree, block)
     _move(state, match, block, loop, needed, preserve_unit_loops, index, splits_sums)
 
