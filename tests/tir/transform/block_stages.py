@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -15,8 +16,11 @@ from minitvm.tir.nodes import PrimFunc
 TILE, BLOCKS = 8, 3
 
 
-def staged(draw: Any) -> tuple[PrimFunc, Schedule]:
-    """A chain of stages, each of which turns its tile around, in memory or in storage, shared or their own."""
+def staged(draw: Any, axes: Sequence[str] = ("threadIdx.x",)) -> tuple[PrimFunc, Schedule]:
+    """A chain of stages, each of which turns its tile around, in memory or in storage, shared or their own.
+
+    Each stage has the threads of one of `axes`.
+    """
     count = draw(st.integers(1, 3))
     tensors = [te.placeholder((TILE * BLOCKS,), dtype="int32", name="A")]
     for number in range(count + 1):
@@ -44,7 +48,7 @@ def staged(draw: Any) -> tuple[PrimFunc, Schedule]:
         _, inner = sch.split(sch.get_loops(block)[1], [None, number])
         loops.append(inner)
     for loop in loops:
-        sch.bind(loop, "threadIdx.x")
+        sch.bind(loop, axes[0] if len(axes) == 1 else draw(st.sampled_from(axes)))
     return func, sch
 
 

@@ -24,6 +24,7 @@ and `insert_barriers` keeps the necessary ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .... import expr as ex
@@ -154,8 +155,7 @@ def _with_threads(stmt: tir.Stmt, bound: tuple[str, ...]) -> tir.Stmt:
         return stmt
     threads = [_whole(axis, loops) for axis, loops in axes.items()]
     threads.sort(key=lambda loop: loop.thread == LANES)  # what a warp owns stands around its lanes
-    alone = all_of([ex.EQ(l.var, l.start) for l in threads if not is_const(l.extent, 1)])
-    inner = _stages(stmt, alone)
+    inner = _stages(stmt, [l for l in threads if not is_const(l.extent, 1)])
     for loop in reversed(threads):
         inner = ex.replace(loop, body=inner)
     return inner
@@ -184,25 +184,25 @@ def _whole(axis: str, loops: list[tir.For]) -> tir.For:
     return ex.replace(first, var=var, extent=extent)
 
 
-def _stages(stmt: tir.Stmt, alone: ex.Expr) -> tir.Stmt:
-    """Return the statement inside all threads. One thread runs parts outside of thread loops, and barriers separate
-    stages.
+def _stages(stmt: tir.Stmt, threads: Sequence[tir.For]) -> tir.Stmt:
+    """Return the statement inside the loops `threads`. One thread runs parts outside of thread loops, and barriers
+    separate stages.
     """
     if is_hardware_loop(stmt):
-        return stmt
+        return _stored_once(stmt, threads)
     if isinstance(stmt, tir.Seq):
         parts: list[tir.Stmt] = []
         for part in stmt.stmts:
             if parts and _meet(tir.Seq.of(*parts), part):
                 parts.append(_barrier())
-            parts.append(_stages(part, alone))
+            parts.append(_stages(part, threads))
         return tir.Seq.of(*parts)
     if _together(stmt):
         return stmt  # its threads do it together
     if not any(is_hardware_loop(node) or _together(node) for node in ex.walk(stmt)):
         shown = any(not is_private(touch.buffer.scope) for touch in effects(stmt).writes)
-        return tir.If(alone, stmt) if shown else stmt
-    inner = ex.map_children(stmt, lambda child: _stages(child, alone) if isinstance(child, tir.Stmt) else child)
+        return tir.If(_first(threads), stmt) if shown else stmt
+    inner = ex.map_children(stmt, lambda child: _stages(child, threads) if isinstance(child, tir.Stmt) else child)
     if (
         isinstance(inner, tir.For)
         and isinstance(stmt, tir.For)
@@ -211,6 +211,26 @@ def _stages(stmt: tir.Stmt, alone: ex.Expr) -> tir.Stmt:
     ):
         return ex.replace(inner, body=tir.Seq.of(inner.body, _barrier()))  # the next iteration comes after this one
     return inner
+
+
+def _first(threads: Sequence[tir.For]) -> ex.Expr:
+    """Return the condition that holds in the first thread of each of these axes."""
+    return all_of([ex.EQ(l.var, l.start) for l in threads])
+
+
+def _stored_once(stmt: Any, threads: Sequence[tir.For]) -> Any:
+    """Return a stage that loops over only some of the axes `threads`, so that one thread of each other axis stores.
+
+    Legal: the stage runs once in the program. Its other threads compute the same values in storage of their own.
+    """
+    if not isinstance(stmt, tir.Stmt) or not threads or _together(stmt):
+        return stmt
+    if is_hardware_loop(stmt):
+        threads = [loop for loop in threads if loop.thread != stmt.thread]
+    if isinstance(stmt, tir.BufferStore):
+        seen = not (is_private(stmt.buffer.scope) or is_of_a_warp(stmt.buffer.scope))
+        return tir.If(_first(threads), stmt) if seen and threads else stmt
+    return ex.map_children(stmt, lambda child: _stored_once(child, threads))
 
 
 def _together(node: ex.Node) -> bool:

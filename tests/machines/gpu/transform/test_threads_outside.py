@@ -16,6 +16,7 @@ from minitvm.reference import kernel as kernel_reference
 from minitvm.reference import tir as reference
 from minitvm.script import from_source
 from minitvm.script import tir as T
+from minitvm.tir import Schedule
 from minitvm.tir.nodes import Allocate, For, PrimFunc
 from minitvm.tir.transform import lower
 from tests.tir.transform.block_stages import BLOCKS, TILE, staged
@@ -34,6 +35,19 @@ def barriers(func: PrimFunc) -> list[str]:
 @given(st.data())
 def test_stages_hand_on_what_they_wrote(data: Any) -> None:
     func, sch = staged(data.draw)
+    _same(func, sch)
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_stages_over_different_axes_store_once(data: Any) -> None:
+    """The threads of the other axes would otherwise all store what one of them has to."""
+    func, sch = staged(data.draw, ("threadIdx.x", "threadIdx.y"))
+    _same(func, sch)
+
+
+def _same(func: PrimFunc, sch: Schedule) -> None:
+    axes = {str(n.thread) for n in walk(sch.func.body) if isinstance(n, For) and n.thread}
     module = lower(sch.func, None, "main")
     array = np.arange(TILE * BLOCKS, dtype="int32")
     wanted, found = np.zeros_like(array), np.zeros_like(array)
@@ -42,7 +56,7 @@ def test_stages_hand_on_what_they_wrote(data: Any) -> None:
     np.testing.assert_array_equal(found, wanted)
     for name, kernel in module.items():
         if name != "main" and isinstance(kernel, PrimFunc):
-            assert loops_over_threads(kernel) == ["blockIdx.x", "threadIdx.x"]
+            assert sorted(loops_over_threads(kernel)) == sorted(axes)
 
 
 @T.prim_func
@@ -148,3 +162,29 @@ def test_loops_that_start_at_different_threads_are_refused() -> None:
 
     with pytest.raises(Unsupported, match="loops over threadIdx.x that start at 0, 1 in one block"):
         threads_outside(replace(over, body=Seq((first, shifted(second)))))
+
+
+@T.prim_func
+def added_by_another_axis(A: T.Buffer((8,), "int32"), B: T.Buffer((6,), "int32"), C: T.Buffer((8,), "int32")) -> None:
+    L = T.alloc_buffer((8,), "int32", scope="local")
+    for bx in T.thread_binding(2, thread="blockIdx.x"):
+        for ty in T.thread_binding(3, thread="threadIdx.y"):
+            with T.block("B"):
+                v = T.axis.spatial(6, bx * 3 + ty)
+                B[v] = A[v]
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            with T.block("L"):
+                v = T.axis.spatial(8, bx * 4 + tx)
+                L[v] = A[v]
+            with T.block("C"):
+                v = T.axis.spatial(8, bx * 4 + tx)
+                C[v] = C[v] + L[v]
+
+
+def test_what_a_stage_adds_from_its_own_storage_is_added_once() -> None:
+    """Each of the three threads along y has an `L` of its own, but only the first adds it."""
+    module = lower(added_by_another_axis, None, "main")
+    arrays = [np.arange(8, dtype="int32"), np.zeros(6, "int32"), np.arange(8, dtype="int32")]
+    kernel_reference.run(module, *arrays, inout=["C"])
+    np.testing.assert_array_equal(arrays[1], np.arange(6))
+    np.testing.assert_array_equal(arrays[2], 2 * np.arange(8))
