@@ -4,7 +4,8 @@ A workload draws programs with a fixed seed, so many of them, and compares each 
 `reference.check` at the level of loop programs and of kernels, the interpreter of executables, or compiled code beside
 the interpreter. The verifiers run between the steps. A fault is *noticed* when a comparison differs, a program turns
 out undefined (`ExecutionError`), a verifier complains (`VerificationError`), or a schedule refuses to begin with blocks
-that declare too little. Any other exception is a crash: it is counted apart, and does not count as noticed.
+that declare too little. Any other exception on a drawn program is a crash: it is counted apart, and does not count as
+noticed. A test of the suite that runs as a workload notices a fault if it fails, whatever it raises.
 
 Nothing here looks at a clock: the same fault is noticed at the same draw in every run.
 """
@@ -13,10 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
@@ -36,6 +38,17 @@ class Noticed(Exception):
     def __init__(self, mode: str, text: str) -> None:
         super().__init__(text)
         self.mode = mode
+
+
+@contextlib.contextmanager
+def failing(mode: str, test: str) -> Iterator[None]:
+    """Run a test of the suite: a failure notices the fault, because each of these tests passes without one."""
+    try:
+        yield
+    except (Noticed, ExecutionError, VerificationError, HypothesisException):
+        raise
+    except (Exception, pytest.fail.Exception) as failure:
+        raise Noticed(mode, f"{test}: {type(failure).__name__}: {failure}") from failure
 
 
 @dataclass

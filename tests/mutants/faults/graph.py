@@ -522,6 +522,11 @@ def _quantised(_: Trial, draw: Draw) -> None:
     holds(lambda: test_divided_scales.one_step_apart(graph))
 
 
+def _chain(_: Trial, draw: Draw) -> None:
+    graph = draw(test_divided_scales.chains())
+    holds(lambda: test_divided_scales.chain_is_a_step_apart(graph))
+
+
 MOVES = Faults("moved_bytes", PASSES + "moved_bytes", [
     drawn("quantised networks", _quantised, 200),
     by_hand("padding alone", test_moved_bytes.test_windows_of_padding_alone_stay_pools_of_floats),
@@ -586,6 +591,7 @@ ATTENTION.edit("scores are read by others", "_Attentions.private", "self.only_re
 ATTENTION.edit("any scores are too many", "_Attentions.pays", "return keeps_scores", "return True or keeps_scores")
 DIVISIONS = Faults("divided_scales", PASSES + "divided_scales", [
     drawn("quantised networks", _quantised, 200),
+    drawn("chains of scales", _chain, 100),
     by_hand(
         "values with other readers", test_divided_scales.test_a_scale_that_others_read_stays,
         test_divided_scales.test_what_is_dequantised_for_others_stays_as_it_is,

@@ -95,7 +95,7 @@ def views_that_do_not_fit() -> None:
 MATCH = Faults("lower_match_buffers", TRANSFORM + "lower_match_buffers", [VIEWS])
 MATCH.edit("a view's start is left out", "_indices", "r.start + i for r", "i for r")
 MATCH.edit(
-    "fewer dimensions stand for the first ones", "_indices", "region.region[lead:], indices", "region.region, indices"
+    "fewer dimensions stand for the first ones", "_indices", "region.region[lead:]", "region.region[: len(indices)]"
 )
 NESTED = Faults("views", "minitvm.tir.analysis.views", [VIEWS])
 NESTED.edit(
@@ -205,12 +205,6 @@ STAGES.edit("a stage of its own loops is done by one thread", "_stages", "if is_
 STAGES.edit("as many threads as the last stage has", "_whole", "ex.IntImm(max(sizes)", "ex.IntImm(sizes[-1]")
 STAGES.edit("each thread owns what it reads of others", "_is_of_a_thread_each", "is threads[0].var", "is not None")
 SAFE = Faults("thread_storage", "minitvm.tir.schedule.thread_storage", [GRIDS])
-SAFE.edit(
-    "threads may meet in shared storage", "_is_alone", "if not depends(loop, block):", "if True:",
-    equivalent="threads that share a buffer fill it in step and give an element one value, whoever writes it"
-    " (`_is_steady`): where two of them meet the value is the same. The rule keeps a schedule free of stores that a"
-    " race detector of a GPU would report; the meaning does not need it",
-)  # fmt: skip
 OWNERS = Faults("threads", "minitvm.tir.analysis.threads", [GRIDS])
 OWNERS.edit("threads own shared storage", "owns", "return not scope.startswith(\"shared\") or not is_thread(loop)",
             "return True")  # fmt: skip
@@ -774,8 +768,6 @@ AFFINE.edit(
 AFFINE.edit(
     "less is less or equal", "slack", "difference - 1 if isinstance(condition, LE | GE) else difference",
     "difference - 1",
-    equivalent="partition_loops alone asks, for the place of a cut; which conditions hold in a piece the simplifier"
-    " decides, from the piece's own range",
 )  # fmt: skip
 AFFINE.edit(
     "less or equal is less", "slack", "difference - 1 if isinstance(condition, LE | GE) else difference", "difference",
@@ -794,13 +786,10 @@ ORDER.edit(
 )
 ORDER.edit(
     "iterations of concurrent loops share what they allocate", "PASSES", "plain(separate_allocations, ",
-    "plain(simplify, ", by=[WORKSPACES],
+    "Pass('separate_allocations', lambda func, _: simplify(func), ", by=[WORKSPACES],
 )  # fmt: skip
 ORDER.edit(
-    "loops are unrolled before they are vectorised", "PASSES",
-    "Pass(\"vectorize\", vectorize", "Pass(\"unroll\", lambda func, target: unroll(func)",
-    equivalent="unroll copies loops of vectors with what is around them, and each copy becomes vectors by itself; a sum"
-    " that asked for lanes is the same sum, one element after the other",
+    "loops are not vectorised", "PASSES", "Pass(\"vectorize\", vectorize", "Pass(\"vectorize\", lambda func, _: func",
 )  # fmt: skip
 
 # -- split_host

@@ -32,7 +32,7 @@ RFACTOR.drop(
 RFACTOR.drop("a loop that starts elsewhere", "rfactor", "starts_at_zero")
 RFACTOR.drop("a reduction that does not come first", "rfactor", "first_below")
 RFACTOR.drop("iterations that add to several sums", "rfactor", "each_point_once")
-ROUNDED = ("field", "bits", "bound", "shadow")
+ROUNDED = ("field", "floats", "bound", "shadow")
 PASSES = Faults(
     "reduce_in_passes", PRIMITIVES + "reduce_in_passes", [primitive("reduce_in_passes", modes=ROUNDED, examples=40)]
 )

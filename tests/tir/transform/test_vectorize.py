@@ -68,9 +68,9 @@ def test_what_lanes_share_is_read_only_if_one_of_them_runs(body: str, n: int) ->
 
 
 @pytest.mark.parametrize("where", ["v < n", "v <= n", "v < n and n < 9"])
-@pytest.mark.parametrize("n", [-1, 0, 5])
+@pytest.mark.parametrize("n", [-1, 0, 1, 5])
 def test_what_lanes_share_is_one_load_under_the_first_lanes_condition(where: str, n: int) -> None:
-    func = vectorized("C[vv] = C[vv] + A[n * 100 - 477]", where)
+    func = vectorized("C[vv] = C[vv] + A[(n - 1) * (n - 5) * 100 + 3]", where)
     module = lower(from_source(func.script().replace("in range(12)", "in T.vectorized(12)")))  # type: ignore[arg-type]
     nodes = [node for kernel in dict(module.items()).values() for node in walk(kernel.body)]
     assert {node.dtype.lanes for node in nodes if isinstance(node, BufferLoad) and node.buffer.name == "A"} == {1}
