@@ -129,9 +129,11 @@ def chosen(
         choice = Choice(node.graph.name, region.engine, region.nodes)
         try:
             node = described(by_name[region.engine], node, arrays)
-            if measured:
+            if measured and all(v.is_static for v in (*node.inputs, *node.outputs)):
                 choice = replace(choice, seconds=measure(by_name[region.engine], node, arrays, target, threads))
                 node = replace(node, attrs={**node.attrs, "seconds": choice.seconds})
+            elif competing:
+                choice = replace(choice, reason="its sizes are symbolic, so it is not measured")
         except Exception as error:
             choice = replace(choice, reason=text_of(error))
             if not competing:

@@ -44,6 +44,11 @@ class Region:
     structure: str
     rooms: tuple[int, ...] = ()
 
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether an input or output has a symbolic size."""
+        return any(not isinstance(dim, int) for spec in (*self.inputs, *self.outputs) for dim in spec.shape)
+
     def graph(self, constants: Mapping[str, np.ndarray[Any, Any]]) -> Graph:
         """Return the region as a graph: this is its meaning. Its operators are in the order of the network."""
         from .region_json import from_json
@@ -82,6 +87,9 @@ class Engine:
     forked child with one thread; it gets the constants by name, and returns the function that computes the region.
     Both may raise any exception: our kernels then compute the region, and a warning gives the reason. `missing()`
     returns the reason why the engine cannot be used in this process, or "".
+
+    An engine that is `symbolic` also computes operators with symbolic sizes; its function then gets arrays of another
+    shape in each call, none of them empty.
     """
 
     name: str
@@ -90,6 +98,7 @@ class Engine:
     supports: Callable[[OpNode], str] = _no_reason
     translate: Callable[[Graph], Translation] | None = None
     missing: Callable[[], str] = lambda: ""
+    symbolic: bool = False
 
 
 _REGISTERED: dict[str, Engine] = {}

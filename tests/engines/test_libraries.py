@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm.engines import engine as registry
-from minitvm.engines import find, register
+from minitvm.engines import find, from_json, register, to_json
 from minitvm.executable import ArenaSlice, CallExternal, Copy, verify
+from minitvm.expr import SizeVar, structural_equal
 from minitvm.graph import Graph, GraphBuilder, OpNode
+from minitvm.graph.passes.partition import no_region
 from minitvm.reference import graph as interpreter
 from minitvm.reference.strategies.graphs import RandomGraph, graphs
 from tests.fewer import examples
@@ -114,6 +117,19 @@ def test_an_artifact_runs_its_engine_without_the_compiler(library: str, tmp_path
 def test_random_partitions_keep_the_meaning(name: str, case: RandomGraph, data: st.DataObject) -> None:
     """The engine gets some of the operators that it supports. Values on which it may round are compared loosely."""
     pytest.importorskip(name)
+    partitioned(name, case, data)
+
+
+@given(case=graphs(largest=8, symbolic=True), data=st.data())
+@examples(4, 300)
+def test_random_partitions_with_symbolic_sizes_keep_the_meaning(case: RandomGraph, data: st.DataObject) -> None:
+    """The inputs may be empty, too."""
+    pytest.importorskip("onnxruntime")
+    partitioned("onnxruntime", case, data)
+
+
+def partitioned(name: str, case: RandomGraph, data: st.DataObject) -> None:
+    """Give an engine some of the operators of a graph, and compare the results with the interpreter."""
     ops = sorted({item.op for item in case.graph.nodes})
     taken = data.draw(st.sets(st.sampled_from(ops)) if ops else st.just(set()))
     original = find(name)
@@ -121,7 +137,7 @@ def test_random_partitions_keep_the_meaning(name: str, case: RandomGraph, data: 
     def supports(item: OpNode) -> str:
         return original.supports(item) if item.op in taken else "it was not drawn"
 
-    register(registry.Engine(name, original.prepare, original.patterns, supports, original.translate))
+    register(replace(original, supports=supports))
     try:
         module = minitvm.build(case.graph, engines=name, threads=1)
         verify(module.executable)
@@ -134,6 +150,60 @@ def test_random_partitions_keep_the_meaning(name: str, case: RandomGraph, data: 
         # ncnn's Winograd convolutions round sums that are exact as written.
         rounded = 1e-4 * (1 + np.abs(b).max(initial=0)) if name == "ncnn" and a.dtype == np.float32 else 0
         np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=0, atol=tolerance + rounded)
+
+
+def open_network() -> Graph:
+    """Two layers for any number of rows, whose results are reshaped."""
+    b, n = GraphBuilder("rows"), SizeVar("n")
+    w = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
+    y = b.op("nn.relu", b.op("nn.matmul", b.input("x", (n, 16)), w))
+    joined = b.op("concatenate", y, y, axis=1)
+    return b.build(b.op("nn.softmax", b.op("reshape", joined, newshape=(n, 4, 4))))
+
+
+def test_onnx_runtime_computes_rows_of_any_number(tmp_path: Path) -> None:
+    """One session computes all sizes, also in an artifact. Our kernels compute calls with empty arrays."""
+    pytest.importorskip("onnxruntime")
+    module = minitvm.build(open_network(), engines="onnxruntime", threads=1)
+    module.export(tmp_path / "rows.tvm")
+    for own in (module, minitvm.runtime.load(tmp_path / "rows.tvm")):
+        (number,) = (k for k, step in enumerate(own.executable.steps) if isinstance(step, CallExternal))
+        x = np.random.default_rng(1).standard_normal((7, 16)).astype(np.float32)
+        for rows in (3, 5, 3, 0, 1, 7):
+            expected = interpreter.run(open_network(), [x[:rows]])[0]
+            np.testing.assert_allclose(own(x[:rows]), expected, rtol=1e-5, atol=1e-6)
+        assert own._program.engine_call(number).run.reason == ""
+
+
+def test_a_size_may_depend_on_data() -> None:
+    """The engine computes the rows that are left, but not their number."""
+    pytest.importorskip("onnxruntime")
+    b, n = GraphBuilder("left"), SizeVar("n")
+    x, count = b.input("x", (6, 4)), b.op("bind_size", b.input("count", (), "int64"), size=n, most=6)
+    rows = b.op("nn.relu", b.op("add", b.op("leading", x, size=n), 1.0))
+    graph = b.build([b.op("nn.matmul", rows, np.ones((4, 3), np.float32)), count])
+    module = minitvm.build(graph, engines="onnxruntime", threads=1)
+    data = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
+    for left in (3, 6, 0, 2):
+        results = module(data, np.array(left))
+        np.testing.assert_allclose(results[0], interpreter.run(graph, [data, np.array(left)])[0], rtol=1e-5)
+    assert any(isinstance(step, CallExternal) for step in module.executable.steps)
+
+
+def test_a_region_with_symbolic_sizes_is_read_back() -> None:
+    graph = open_network()
+    again = from_json(to_json(graph), {c.value.name: c.data for c in graph.constants})
+    assert structural_equal(again, graph)
+
+
+def test_the_others_name_the_symbolic_size() -> None:
+    graph = open_network()
+    for name in ("ncnn", "openvino"):
+        pytest.importorskip(name)
+        assert all("its sizes are symbolic" in no_region(item, find(name).symbolic) for item in graph.nodes)
+    b, n = GraphBuilder(), SizeVar("n")
+    spread = b.build([b.op("broadcast_to", b.input("y", (1, 4)), shape=(n, 4)), b.op("nn.relu", b.input("x", (n,)))])
+    assert no_region(spread.nodes[0], symbolic=True) == "none of its inputs has the size n"
 
 
 def test_an_input_of_which_only_the_shape_counts(library: str) -> None:

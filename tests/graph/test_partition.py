@@ -28,6 +28,7 @@ class Chosen:
     names: frozenset[str]
     name: str = "chosen"
     patterns: list[ValuePattern] = field(default_factory=list)
+    symbolic: bool = False
 
     def supports(self, item: OpNode) -> str:
         return "" if item.outputs[0].name in self.names else "it was not drawn"

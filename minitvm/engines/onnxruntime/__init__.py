@@ -39,32 +39,33 @@ def prepare(region: Region, constants: Mapping[str, np.ndarray[Any, Any]], threa
     model, large = model_of(region.code)
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(constants[name]) for name in large]
     options.add_external_initializers(large, values)
-    return _Bound(_session(model, options), [spec.name for spec in region.inputs], values)
+    return _Bound(_session(model, options), region, values)
 
 
 class _Bound:
-    """A session whose inputs and outputs are bound to addresses, until they change."""
+    """A session whose inputs and outputs are bound to addresses and shapes, until they change."""
 
-    def __init__(self, session: Any, inputs: list[str], values: Any) -> None:
-        self.session, self.values = session, values
-        self.inputs, self.read = inputs, {info.name for info in session.get_inputs()}
+    def __init__(self, session: Any, region: Region, values: Any) -> None:
+        self.session, self.values, self.is_symbolic = session, values, region.is_symbolic
+        self.inputs, self.read = [spec.name for spec in region.inputs], {info.name for info in session.get_inputs()}
         self.outputs = [info.name for info in session.get_outputs()]
-        self.places: list[int] = []
+        self.places: list[Any] = []
         self.binding = session.io_binding()
 
     def __call__(self, inputs: Arrays, outputs: Arrays, workspace: Any) -> None:  # noqa: ARG002
-        places = [address(array) for array in (*inputs, *outputs)]
-        if places != self.places:
+        places: list[Any] = [address(array) for array in (*inputs, *outputs)]
+        bound = [*places, *(array.shape for array in inputs)] if self.is_symbolic else places
+        if bound != self.places:
             for name, array, place in zip(self.inputs, inputs, places, strict=False):
                 if name in self.read:
                     self.binding.bind_input(name, "cpu", 0, array.dtype, array.shape, place)
             for name, array, place in zip(self.outputs, outputs, places[len(inputs) :], strict=True):
                 self.binding.bind_output(name, "cpu", 0, array.dtype, array.shape, place)
-            self.places = places
+            self.places = bound
         self.session.run_with_iobinding(self.binding)
 
 
 ENGINE = Engine(
     "onnxruntime", prepare, supports=probed(lambda model: _session(model, _options(1))), translate=translate,
-    missing=needs("onnxruntime", "onnx"),
+    missing=needs("onnxruntime", "onnx"), symbolic=True,
 )  # fmt: skip

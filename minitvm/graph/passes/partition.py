@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import InternalError
-from ...expr import Var
+from ...expr import Expr, Var, free_vars
 from ...expr.printer import fresh
 from ...topi import registry
 from ..nodes import BIND_SIZE, ENGINE, FUSED, LOOP, MATCH_CAST, Graph, Node, OpNode, Value
@@ -37,6 +37,8 @@ class Supporter(Protocol):
     def patterns(self) -> Sequence[ValuePattern]: ...
     @property
     def supports(self) -> Supports: ...
+    @property
+    def symbolic(self) -> bool: ...
 
 
 class Supports(Protocol):
@@ -101,10 +103,14 @@ def _matched(
     """
     facts, taken, refused = GraphFacts(graph), set(others), dict[OpNode, str]()
     groups: list[tuple[OpNode, ...]] = []
+
+    def reason_against(item: OpNode) -> str:
+        return no_region(item, engine.symbolic) or engine.supports(item)
+
     for item in reversed(graph.nodes):
         if item in taken:
             continue
-        reason = no_region(item) or engine.supports(item)
+        reason = reason_against(item)
         if reason:
             refused[item] = reason
             continue
@@ -112,7 +118,9 @@ def _matched(
             groups.append((item,))
             continue
         for nodes in _matches(item, engine, facts):
-            if not taken.intersection(nodes) and not any(no_region(n) or engine.supports(n) for n in nodes):
+            if not taken.intersection(nodes) and not any(
+                no_region(n, engine.symbolic) or engine.supports(n) for n in nodes
+            ):
                 groups.append(nodes)
                 taken.update(nodes)
                 break
@@ -133,19 +141,33 @@ def _matches(item: OpNode, engine: Supporter, facts: GraphFacts) -> Iterator[tup
                 yield nodes
 
 
-def no_region(item: OpNode) -> str:
-    """Return the reason why no engine can compute an operator, or "" if engines may compute it."""
+def no_region(item: OpNode, symbolic: bool = False) -> str:
+    """Return the reason why no engine can compute an operator, or "" if engines may compute it: with `symbolic`, those
+    that compute operators with symbolic sizes.
+    """
     if item.op in (BIND_SIZE, FUSED, LOOP, MATCH_CAST):
         return f"{item.op} is no operator on tensors"
     structured = next((name for name, value in item.attrs.items() if isinstance(value, Node) or callable(value)), None)
     if structured is not None:
         return f"{item.op} contains a program of minitvm: {structured}"
     values = (*item.inputs, *item.outputs)
-    symbolic = next((v for v in values if not v.is_static), None)
-    if symbolic is not None or any(True for _ in item.symbols()):
-        return "its sizes are symbolic" + (f": {symbolic.name}: {symbolic.type}" if symbolic is not None else "")
+    opened = next((v for v in values if not v.is_static), None)
+    if not symbolic and (opened is not None or any(True for _ in item.symbols())):
+        return "its sizes are symbolic" + (f": {opened.name}: {opened.type}" if opened is not None else "")
+    # Then the inputs of a region determine all sizes in it: each of its operators finds them in its own inputs.
+    own = {dim for v in item.inputs for dim in v.shape if isinstance(dim, Var)}
+    unknown = next((var for var in _sizes(item) if var not in own), None)
+    if unknown is not None:
+        return f"none of its inputs has the size {unknown.name}"
     empty = next((v for v in values if 0 in v.shape), None)
     return f"{empty.name} has no elements" if empty is not None else ""
+
+
+def _sizes(item: OpNode) -> Iterator[Var]:
+    """Yield the variables in the shapes and attributes of an operator."""
+    yield from item.mentioned()
+    for value in item.inputs:
+        yield from (var for dim in value.shape if isinstance(dim, Expr) for var in free_vars(dim))
 
 
 class Condensed:
