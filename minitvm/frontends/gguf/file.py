@@ -44,14 +44,21 @@ class StoredTensor:
 class GgufFile:
     """The metadata and the tensors of a file, by name.
 
-    `state` is that of the file before it was read. `weights` holds the constants that graphs of this file share.
+    `state` is that of the file before it was read. `weights` holds the constants that graphs of this file share, and
+    `mapping` is the file in memory.
     """
 
     path: Path
     state: FileState
     metadata: dict[str, Any]
     tensors: dict[str, StoredTensor]
+    mapping: mmap.mmap
     weights: dict[str, Any] = field(default_factory=dict)
+
+    def release(self) -> None:
+        """Let the pages of the file that were read leave this process's memory. Reading maps them again."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self.mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
@@ -112,7 +119,7 @@ class _GgufReader:
             self.damaged(f"found {alignment!r}, wanted a power of two")
         begin = -(-self.at // alignment) * alignment
         tensors = {name: self.tensor(name, begin, alignment, *info) for name, info in infos.items()}
-        return GgufFile(self.path, self.state, metadata, tensors)
+        return GgufFile(self.path, self.state, metadata, tensors, self.data)
 
     def damaged(self, reason: str) -> Any:
         raise ModelError(f"{self.path} is damaged: {self.part}: {reason}")

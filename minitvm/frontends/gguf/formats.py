@@ -112,8 +112,10 @@ def _half_blocks(data: np.ndarray) -> np.ndarray:
     low nibbles are one sub-block, and the high ones the next.
     """
     words = _as_words(data).reshape(*data.shape[:2], 4, 2, 4)
-    parts = [words >> shift & 0x0F0F0F0F for shift in (0, 4)]
-    pairs = np.stack([part[..., 0, :] | part[..., 1, :] << 4 for part in parts], axis=3)
+    pairs = np.empty((*data.shape[:2], 4, 2, 4), np.uint32)
+    for half in range(2):
+        pairs[..., half, :] = words[..., 0, :] >> 4 * half & 0x0F0F0F0F
+        pairs[..., half, :] |= (words[..., 1, :] >> 4 * half & 0x0F0F0F0F) << 4
     return pairs.reshape(*data.shape[:2], 8, 4)
 
 

@@ -33,10 +33,13 @@ def import_file(
         names = [name for name in file.tensors if not name.endswith(_TABLES)]
         file.weights[kind] = DecoderWeights(str(file.path), names, lambda name: _weight(file, file.tensors[name]))
     text = str(file.metadata.get("general.basename") or file.metadata.get("general.name") or "")
-    return decoder(graph_name(text), config, file.weights[kind], options)
+    graph = decoder(graph_name(text), config, file.weights[kind], options)
+    file.release()
+    return graph
 
 
 def _weight(file: GgufFile, tensor: StoredTensor) -> Weight:
+    file.release()  # so that only one matrix is in memory twice
     if tensor.format.unpack is None:
         array: np.ndarray = tensor.data.view(DType(tensor.format.dtype).numpy).reshape(tensor.shape)
         return array

@@ -83,6 +83,16 @@ def test_a_cpu_without_fused_multiply_adds_computes_functions_as_exactly() -> No
         np.testing.assert_array_max_ulp(np.nan_to_num(np.asarray(output)), np.nan_to_num(exact), 4)
 
 
+def test_a_cpu_without_conversions_of_float16_converts_all_of_them_exactly() -> None:
+    b = GraphBuilder()
+    wide = b.op("cast", b.input("x", (1 << 16,), "float16"), dtype="float32")
+    graph, numbers = b.build(wide), np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    if not runnable("x86-64-v2"):
+        pytest.skip("not this architecture")
+    output = minitvm.build(graph, "cpu -arch=x86-64-v2", threads=1)(numbers)
+    np.testing.assert_array_equal(output, numbers.astype(np.float32))
+
+
 @pytest.mark.parametrize("model", ["cortex-a76", "riscv64-v"])
 def test_assembly_of_another_architecture_is_printed(model: str) -> None:
     graph, _ = network()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import minitvm
 from minitvm import strategy, te
 from minitvm.expr import SizeVar
+from minitvm.graph import GraphBuilder
 from minitvm.machines.simd.topi.byte_products import dense_of_blocks
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
@@ -29,3 +31,18 @@ def test_many_rows_are_computed_like_an_open_number_of_rows(rows: int) -> None:
     assert known.rule == "block_weights"
     assert known.knobs == unknown.knobs
     assert known.knobs["rows"] > 1
+
+
+def test_a_sum_of_words_begins_with_the_shift_of_its_block() -> None:
+    """Adding the shift at the end would be another operation for each row and block."""
+    b = GraphBuilder()
+    data, scale, shift = (
+        b.input("data", (8, 2, 8), "int32"),
+        b.input("scale", (8, 2)),
+        b.input("shift", (8, 2), "int32"),
+    )
+    weight, scales = b.input("weight", (2, 2, 4, 16), "int32"), b.input("scales", (2, 2, 16), "float16")
+    graph = b.build(b.op("qnn.contrib_dense_of_blocks", data, scale, shift, weight, scales))
+    (kernel,) = minitvm.lower(graph, CPU, "executable").kernels
+    assert "dot4_add" in kernel.source
+    assert "dot4_u8i8" not in kernel.source
