@@ -30,13 +30,16 @@ class SlotModel:
         self, path: str | os.PathLike[str], *, slots: int = 8, context: int | None = None, threads: int | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:  # fmt: skip
+        from ....frontends import HuggingFaceFolder, from_gguf, from_huggingface
+
         source = open_model(path)
         self.name, self.template, self.tokenizer = source.name, source.template, source.tokenizer
         self.context = min(CONTEXT, *source.lengths) if context is None else context
         self.slots = slots
         options: dict[str, Any] = {"threads": threads, "progress": progress}
+        graph_of = from_huggingface if isinstance(source.model, HuggingFaceFolder) else from_gguf
         graphs = [
-            source.graph(shapes={"tokens": shape}, max_length=self.context, slots=slots)
+            graph_of(source.model, shapes={"tokens": shape}, max_length=self.context, slots=slots)
             for shape in (("batch", 1), (1, "length"))
         ]
         self._batch, self._prompt = (build(graph, **options) for graph in graphs)
