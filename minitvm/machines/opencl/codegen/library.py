@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ....expr import DType
 from .types import mask_type, memory_type, unsigned, value_type
 
-# The float functions that OpenCL C has. To write one in another way, remove its name from the list.
+# The float functions that OpenCL C has, and what each is called there.
 FLOAT_CALLS = {
     **{name: name for name in (
         "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
