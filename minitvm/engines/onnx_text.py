@@ -57,8 +57,11 @@ def single(item: OpNode) -> Graph:
     return Graph(inputs, (), (OpNode(item.op, inputs, item.attrs, outputs),), outputs, "operator")
 
 
-def probed(load: Callable[[bytes], Any]) -> Callable[[OpNode], str]:
-    """Return a function `supports(item)`: it exports one operator, and lets `load` read the model.
+def probed(
+    load: Callable[[bytes], Any], shapes: Callable[[Any], list[tuple[int, ...]]] | None = None
+) -> Callable[[OpNode], str]:
+    """Return a function `supports(item)`: it exports one operator, and lets `load` read the model. `shapes` returns the
+    shapes of the results in what `load` returned, which must be those of the operator.
 
     The answers for equal operators are remembered.
     """
@@ -69,13 +72,13 @@ def probed(load: Callable[[bytes], Any]) -> Callable[[OpNode], str]:
             return "its Python interface has no bfloat16"
         key = f"{item.op} {[v.type for v in (*item.inputs, *item.outputs)]} {dict(item.attrs)}"
         if key not in answers:
-            answers[key] = _refusal(item, load)
+            answers[key] = _refusal(item, load, shapes)
         return answers[key]
 
     return supports
 
 
-def _refusal(item: OpNode, load: Callable[[bytes], Any]) -> str:
+def _refusal(item: OpNode, load: Callable[[bytes], Any], shapes: Callable[[Any], list[tuple[int, ...]]] | None) -> str:
     from ..frontends import to_onnx
     from .region_calls import text_of
     from .region_json import to_json
@@ -83,7 +86,9 @@ def _refusal(item: OpNode, load: Callable[[bytes], Any]) -> str:
     try:
         graph = single(item)
         to_json(graph)
-        load(to_onnx(graph).SerializeToString())
+        loaded = load(to_onnx(graph).SerializeToString())
+        pairs = zip(item.outputs, shapes(loaded), strict=True) if shapes is not None else ()
+        other = next(((value, shape) for value, shape in pairs if value.shape != shape), None)
     except Exception as error:
         return text_of(error)
-    return ""
+    return "" if other is None else f"its {other[0].name} would have the shape {list(other[1])}, not {other[0].type}"

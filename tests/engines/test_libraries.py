@@ -256,3 +256,14 @@ def test_openvino_gets_no_sums_that_it_would_saturate() -> None:
     graph = b.build(b.op("add", x, x))
     module = minitvm.build(graph, engines="openvino", threads=1)
     assert module(np.array([100, -100, 1, 0], np.int8)).tolist() == [-56, 56, 2, 0]
+
+
+def test_openvino_gets_no_operator_whose_result_has_another_shape() -> None:
+    """Its logarithm of a sum over one of two axes removes both, so the call raised an error."""
+    pytest.importorskip("openvino")
+    b = GraphBuilder()
+    graph = b.build(b.op("log_sum", b.input("x", (2, 1)), axis=0))
+    assert find("openvino").supports(graph.nodes[0]) == "its log_sum would have the shape [], not float32[1]"
+    x = np.array([[1], [2]], np.float32)
+    module = minitvm.build(graph, engines="openvino", threads=1)
+    np.testing.assert_allclose(module(x), interpreter.run(graph, [x])[0], rtol=1e-6)
