@@ -225,7 +225,7 @@ def _stored_once(stmt: Any, threads: Sequence[tir.For]) -> Any:
     """
     if not isinstance(stmt, tir.Stmt) or not threads or _together(stmt):
         return stmt
-    if is_hardware_loop(stmt):
+    if isinstance(stmt, tir.For) and is_hardware_thread(stmt):
         threads = [loop for loop in threads if loop.thread != stmt.thread]
     if isinstance(stmt, tir.BufferStore):
         seen = not (is_private(stmt.buffer.scope) or is_of_a_warp(stmt.buffer.scope))
