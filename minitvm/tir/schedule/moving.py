@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ... import expr as ex
 from ...arith import Analyzer, regions
 from ...errors import InputError
-from ..analysis.bindings import loop_ranges, reaches_every_point
+from ..analysis.bindings import loop_ranges, reaches_every_point, why_not_injective
 from ..analysis.block_kinds import Scope
 from ..analysis.block_regions import buffers_written, regions_read, regions_written
 from ..analysis.boxes import Box, bound_box, in_iterators, touched
@@ -291,12 +291,17 @@ def written(tree: Tree, producer: BlockRealize, write: BufferRegion, within: For
 
 
 def _excludes(tree: Tree, producer: BlockRealize, within: For) -> bool:
-    """Return whether a condition inside `within` excludes iterations that another iteration of `within` may run.
+    """Return whether a condition inside `within` may exclude points that the block computes in another iteration.
 
-    A predicate over the iterators alone, such as the one after a split that does not divide, excludes the same points
-    in every iteration of `within`.
+    A predicate over the iterators alone excludes the same points in every iteration of `within`. If two iterations are
+    never one point, no other iteration computes an excluded one, for example after a split that does not divide.
     """
-    return tree.condition_above(producer, within) is not None or in_iterators(tree, producer) is None
+    if tree.condition_above(producer, within) is not None:
+        return True
+    loops = tree.loops_above(producer)
+    return in_iterators(tree, producer) is None and (
+        why_not_injective(producer, loops, Analyzer.inside(*tree.all_loops_above(producer))) is not None
+    )
 
 
 def _filled(tree: Tree, producer: BlockRealize, write: BufferRegion, within: For, analyzer: Analyzer) -> bool:
