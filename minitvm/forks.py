@@ -23,6 +23,11 @@ def lock() -> threading.Lock:
     return new
 
 
+def condition() -> threading.Condition:
+    """Return a new condition variable, with a new lock of its own."""
+    return threading.Condition(lock())
+
+
 def recursive_lock() -> Any:
     """Return a new lock that the thread holding it can acquire again (`threading.RLock`)."""
     new = threading.RLock()

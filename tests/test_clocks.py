@@ -27,6 +27,8 @@ ALLOWED = {
     "tests/tune/farm/boards.py": "processes are waited for, and work takes a while",
     "tests/tune/farm/test_farm.py": "a cable is pulled while work is done",
     "tests/tune/test_devices.py": "a device's clock is held against the host's",
+    "tests/tools/language/server/test_server.py": "a server that hangs is ended, and a step of a model takes a while",
+    "tests/runtime/test_kept.py": "a process that hangs is ended",
     "tests/tune/test_remote.py": "says when a session began",
     "minitvm/reference/executable.py": "reports to listeners when a step began and ended",
     "minitvm/reference/graph.py": "reports to listeners when an operator began and ended",

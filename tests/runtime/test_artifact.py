@@ -383,13 +383,15 @@ def rewritten(saved: Path, path: Path, **changes: Any) -> Path:
 def test_a_file_of_another_version_is_refused(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = format.read(saved)
     sections = {name: (len(data), [bytes(data)]) for name, data in whole.sections.items()}
-    path = tmp_path / "new.mtvm"
+    path, ours, later = tmp_path / "new.mtvm", format.VERSION, format.VERSION + 1
     with monkeypatch.context() as patch:
-        patch.setattr(format, "VERSION", format.VERSION + 1)
+        patch.setattr(format, "VERSION", later)
         format.write(path, whole.about, sections, lambda head: bytes(32))
     with pytest.raises(ArtifactError) as error:
         runtime.load(path)
-    assert str(error.value) == f"{path} has version 4 of the format; this minitvm reads version 3: export it again"
+    assert str(error.value) == (
+        f"{path} has version {later} of the format; this minitvm reads version {ours}: export it again"
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from .... import forks
 from ....errors import InputError, MinitvmError
 from .answers import Answer
 from .slots import CHUNK, SlotModel
@@ -50,7 +51,7 @@ class Batching:
         self._deliver = deliver
         self._slots = [_Slot(k) for k in range(model.slots)]
         self._waiting: deque[Answer] = deque()
-        self._changed = threading.Condition()
+        self._changed = forks.condition()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="minitvm serve", daemon=True)
 
