@@ -273,12 +273,12 @@ _WAVEFRONT = """
 for i, j in T.grid(8, 8):
     with T.block("A"): A[vi + 1, vj + 1] = A[vi, vj + 2] + 1.0
 """
-_FOLDED_SUM = """
+_REPEATED_SUM = """
 A: T.Buffer((8, 8))
 for i, j in T.grid(4, 5):
     with T.block("B"):
-        vi = T.axis.spatial(8, i + j)
-        vk = T.axis.reduce(4, i)
+        vi = T.axis.spatial(2, i // 2)
+        vk = T.axis.reduce(5, j)
         with T.init(): B[vi] = 0.0
         B[vi] = B[vi] + A[vi, vk]
 """
@@ -290,7 +290,7 @@ reorder.refuses(
 )
 reorder.refuses(req.independent_domains, "sch.reorder(*sch.get_loops('A')[::-1])", on.TRIANGLE)
 reorder.refuses(req.no_opaque_iterators, "sch.reorder(*sch.get_loops('A')[::-1])", on.OPAQUE)
-reorder.refuses(req.affine_bindings, "sch.reorder(*sch.get_loops('B')[::-1])", _FOLDED_SUM)
+reorder.refuses(req.affine_bindings, "sch.reorder(*sch.get_loops('B')[::-1])", _REPEATED_SUM)
 reorder.refuses(req.keeps_dependences, "sch.reorder(*sch.get_loops('A')[::-1])", _WAVEFRONT)
 
 
