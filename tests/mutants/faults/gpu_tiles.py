@@ -1,12 +1,14 @@
 """Faults in the schedules that `build` chooses for GPUs, and in how shared storage shrinks."""
 
 from tests.arith.test_bits import CHECKS as BIT_CHECKS
+from tests.machines.gpu.strategy.test_gpu import test_the_next_line_begins_a_vector_of_banks_further
 from tests.reference.test_bank_conflicts import CHECKS as CONFLICT_CHECKS
 from tests.reference.test_private_storage import CHECKS as PRIVATE_CHECKS
 
 from ..gpu import CHECKS, LANES
 from ..patch import Faults
 from ..seeded import TENSOR_CORES, seeded
+from ..streams import by_hand
 
 TILES_ON_GPUS = seeded("tiles of blocks of threads", lambda k: CHECKS[k](), len(CHECKS))
 
@@ -41,7 +43,10 @@ COSTS = Faults("costs on GPUs", "minitvm.machines.gpu.strategy.costs", [TILES_ON
 COSTS.edit("local memory is as fast everywhere", "_loads", "1.0 if target.local_memory_helps else _NOT_LOCAL", "1.0")
 COSTS.edit("registers have no end", "residents", "if target.registers_per_block:", "if False:")
 COSTS.edit("shared storage has no end", "residents", "if block.copied:", "if False:")
-COSTS.edit("gaps between lines take no room", "gap", "(APART - line) % BANKS", "0 * (APART - line)")
+COSTS.edit(
+    "gaps between lines take no room", "gap", "(APART - line) % BANKS", "0 * (APART - line)",
+    by=[by_hand("gaps between lines", test_the_next_line_begins_a_vector_of_banks_further)],
+)  # fmt: skip
 COSTS.edit(
     "other kernels are free", "element_wise_cost", "Cost(_KERNEL + loads * _IN_TURN + work, 4 *", "Cost(0.0, 0 *"
 )

@@ -444,7 +444,7 @@ FLATTEN.edit("the steps of a ramp are elements", "flat_index", "i.stride.astype(
 FLATTEN.edit("a vector of rows steps by elements", "flat_index", "Broadcast(stride.astype(dtype), lanes)",
              "Broadcast(const(1, dtype), lanes)", by=[VECTORS])  # fmt: skip
 FLATTEN.edit(
-    "columns first", "flat_index", "zip(indices, strides, strict=True)", "zip(indices, strides[::-1], strict=True)"
+    "columns first", "_scalar_index", "zip(indices, strides, strict=True)", "zip(indices, strides[::-1], strict=True)"
 )
 FLATTEN.edit(
     "no room for the last row's padding",

@@ -1,6 +1,7 @@
 """Faults in the primitives that take reductions, padding and loops apart, and put them together."""
 
 from tests.tir.schedule.test_reductions import sums_of_nothing
+from tests.tir.schedule.test_rfactor import test_rfactor_of_an_imperfect_split
 
 from ..patch import Faults
 from ..streams import by_hand
@@ -56,10 +57,13 @@ PASSES.edit(
     "BufferStore(element.buffer, reference.init, element.indices)",
 )
 UPDATES = Faults(
-    "rows of a reduction", "minitvm.tir.analysis.updates", [primitive("rfactor", modes=ROUNDED, examples=120)]
+    "rows of a reduction", "minitvm.tir.analysis.updates", [by_hand("axes", test_rfactor_of_an_imperfect_split)]
 )
 UPDATES.edit(
-    "a row is read at another place", "AccumulatedElement.place", "places[-1] + 1 if places", "places[-1] if places"
+    "the last axis comes before the last",
+    "AccumulatedElement.place",
+    "places[-1] + 1 if places",
+    "places[-1] if places",
 )
 EPILOGUE = Faults(
     "fuse_reduction_epilogue", "minitvm.compat.tvm.schedule.primitives.epilogue", [primitive("fuse_reduction_epilogue")]

@@ -15,6 +15,7 @@ import minitvm
 from minitvm import reference, strategy, te, topi
 from minitvm.errors import ScheduleError
 from minitvm.expr import walk
+from minitvm.machines.gpu.strategy.costs import APART, BANKS, gap
 from minitvm.machines.simd.topi.blocked import conv2d_nchwc, depthwise_conv2d_nchwc
 from minitvm.strategy import Candidate
 from minitvm.strategy.candidate import reason
@@ -282,6 +283,13 @@ def test_windows_are_one_kernel(make: Any) -> None:
         assert made.rule == "windows" and not made.choice.refused
         assert reference.check(func, made.schedule.func, modes=["exact", "shadow"]).equal
         assert len(minitvm.lower(made.schedule.func, target=target, stop_at="executable").kernels) == 1
+
+
+def test_the_next_line_begins_a_vector_of_banks_further() -> None:
+    for line in range(1, 300):
+        assert (line + gap(line, APART)) % BANKS == APART
+        assert 0 <= gap(line, 3 * APART) < BANKS
+        assert gap(line, APART - 1) == 0  # rows that are no whole vectors are read element by element
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
