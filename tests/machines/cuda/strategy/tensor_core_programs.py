@@ -224,4 +224,5 @@ CHECKS = [
     *(functools.partial(runs_lane_by_lane, name) for name in ("float16", "transposed")),
     *(functools.partial(means_the_same, name) for name in ("float16", "two rows of warps", "followed")),
     *(functools.partial(runs_lane_by_lane, name) for name in ("bfloat16", "followed", "two rows of warps", "batched")),
+    functools.partial(runs_lane_by_lane, "padded and followed"),
 ]
