@@ -494,7 +494,7 @@ def _index(d: Drawing) -> Call:
         return Call(kind, (d.data(shape, dtype, -depth - 1, depth),), attrs)
     reduction = d.one("none", "add", "mul", "max", "min")
     if kind == "scatter_elements":
-        low, high = (-n, n - 1) if reduction != "none" else (0, 0)
+        low, high = (-n - 1, n) if reduction != "none" else (0, 0)  # nothing is written outside of the data
         index = d.data(other, dtype, low, high)
         if reduction == "none":  # each place at most once
             other[axis] = min(other[axis], n)
