@@ -12,6 +12,7 @@ from tests.tir.test_strides import IN_LOOPS, test_parts_of_an_allocation_do_not_
 from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded, ends_that_an_init_changes
 from tests.tir.transform.test_join_parallel_loops import test_by_hand as loops_beside
 from tests.tir.transform.test_negative_extents import LOOPS, test_loops_run_as_often_as_they_did
+from tests.tir.transform.test_separate_allocations import test_lanes_use_neighbouring_elements_in_step
 from tests.tir.transform.test_shorten_loops import each_form_runs_the_same_iterations
 from tests.tir.transform.test_vector_indices import all_vectors
 from tests.tir.transform.test_vectorize import (
@@ -245,7 +246,8 @@ INTERLEAVED.edit(
 )
 SEPARATE = Faults("separate_allocations", TRANSFORM + "separate_allocations", [THREADS, PRIVATE])
 SEPARATE.edit("all in the first part", "in_own_part", "(loop.var - loop.start).astype", "(loop.var - loop.var).astype")
-SEPARATE.edit("lanes share an element", "in_own_lane", "(loop.var - loop.start).astype", "(loop.var - loop.var).astype")
+SEPARATE.edit("lanes share an element", "in_own_lane", "(loop.var - loop.start).astype", "(loop.var - loop.var).astype",
+              by=[by_hand("lanes in step", test_lanes_use_neighbouring_elements_in_step)])  # fmt: skip
 SEPARATE.edit("indices in reverse", "in_own_part", "(index, *node.indices)", "(index, *node.indices[::-1])")
 
 

@@ -1,7 +1,10 @@
 """Faults in finding blocks, loops and flows, in sampling, and in what a trace replays."""
 
+from tests.compat.tvm.schedule.test_sampling import test_a_loop_around_only_one_of_two_consumers_is_no_place
+
 from ..contracts import flows, samples, traces
 from ..patch import Faults
+from ..streams import by_hand
 from ..workloads import families
 
 SCHEDULE = "minitvm.tir.schedule."
@@ -70,7 +73,10 @@ CATEGORICAL.edit("the decision forgotten", "sample_categorical", "if decision is
 LOCATION = Faults(
     "sample_compute_location", "minitvm.compat.tvm.schedule.primitives.sample", [samples("sample_compute_location")]
 )
-LOCATION.edit("loops that are not legal", "locations", 'if _legal(state, "compute_at", arguments):', "if True:")
+LOCATION.edit(
+    "loops that are not legal", "locations", 'if _legal(state, "compute_at", arguments):', "if True:",
+    by=[by_hand("places", test_a_loop_around_only_one_of_two_consumers_is_no_place)],
+)  # fmt: skip
 LOCATION.edit(
     "inline where it is not legal", "locations", 'if _legal(state, "compute_inline", {"block": block}):', "if True:"
 )

@@ -7,7 +7,7 @@ import pytest
 from minitvm.expr import walk
 from minitvm.reference import check
 from minitvm.script import from_source
-from minitvm.tir.nodes import Allocate, For, PrimFunc
+from minitvm.tir.nodes import Allocate, BufferStore, For, PrimFunc
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.place_allocations import STACK_BUFFER_BYTES
 
@@ -47,6 +47,12 @@ def test_iterations_do_not_meet_in_what_they_allocate(kind: str, columns: int) -
         func = rows_through_a_buffer(columns, kind)
     verdict = check(func, lower(func), modes=("exact", "shadow"))
     assert verdict, verdict
+
+
+def test_lanes_use_neighbouring_elements_in_step() -> None:
+    module = lower(rows_through_a_buffer(8, "vectorized"))
+    stores = [n for _, f in module.items() for n in walk(f.body) if isinstance(n, BufferStore) and n.buffer.name == "S"]
+    assert stores and all(n.value.dtype.lanes == 3 for n in stores), module
 
 
 def test_small_storage_stays_on_the_stack_of_a_thread() -> None:

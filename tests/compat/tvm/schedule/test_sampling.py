@@ -182,6 +182,13 @@ def test_compute_locations(decision: int) -> None:
     verify_trace_roundtrip(sch, func)
 
 
+def test_a_loop_around_only_one_of_two_consumers_is_no_place() -> None:
+    sch = Schedule(programs.two_consumers())
+    with pytest.raises(ScheduleError) as refused:
+        sch.sample_compute_location("B", decision=0)
+    assert refused.value.requirement == "location_decision"
+
+
 def test_a_refused_sampling_takes_no_random_number() -> None:
     sch, same = (Schedule(programs.matmul(), seed=4) for _ in range(2))
     with pytest.raises(ScheduleError, match="distribution"):
