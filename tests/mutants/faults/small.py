@@ -1,5 +1,8 @@
 """Faults that programs of ten lines show: loops from anywhere, extents of none, what changes beside a reader."""
 
+import pytest
+
+from tests.tir.transform.test_negative_extents import test_loops_run_as_often_as_they_did
 from tests.tir.transform.test_unswitch_repeats import test_both_versions_are_right
 
 from ..patch import Faults
@@ -107,12 +110,20 @@ INIT.edit(
 )
 INIT.edit("what decides on it is written below", "_alone", "settled and _touches", "_touches")
 
+
+def loops_of_negative_extents_join() -> None:
+    for n in (2, 4, 5, 9):
+        with pytest.MonkeyPatch.context() as patch:
+            test_loops_run_as_often_as_they_did("joined", n, patch)
+
+
 JOIN = Faults("small: join_parallel_loops", TRANSFORM + "join_parallel_loops", [BESIDE, EMPTY])
 JOIN.edit("loops that start elsewhere", "_may_join", "is_const(loop.start, 0) and ", "")
 JOIN.edit(
     "a writer of what the first reads", "_apart", "written[0] & read[1] or written[1] & read[0]", "written[0] & read[1]"
 )
-JOIN.edit("negative extents count", "_joined", "iterations(loop.extent).astype(loop.extent.dtype)", "loop.extent")
+JOIN.edit("negative extents count", "_joined", "iterations(loop.extent).astype(loop.extent.dtype)", "loop.extent",
+          by=[by_hand("loops that are joined", loops_of_negative_extents_join)])  # fmt: skip
 JOIN.edit("only the last loop is asked", "_visit", "for earlier in together)", "for earlier in together[-1:])")
 JOIN.edit("what both write is apart", "_apart", "is None", "is not None")
 

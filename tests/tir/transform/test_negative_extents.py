@@ -25,6 +25,11 @@ LOOPS = {
         for j in T.parallel(n - 6):
             for k in T.parallel(n - 7):
                 A[i * 8 + j * 2 + k + 32] = T.float32(1)""",
+    "joined": """
+    for i in T.parallel(n - 5):
+        A[i * 2 + 32] = T.float32(1)
+    for j in T.parallel(4):
+        A[j * 2 + 33] = T.float32(2)""",
     "lanes": """
     for i in T.serial(n - 5, annotations={'vector_reduction': 4}):
         A[0] = A[0] + A[i + 32]""",
