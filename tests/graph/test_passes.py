@@ -150,6 +150,22 @@ def test_batch_norm_behind_a_bias_or_a_dense_layer_is_folded_too() -> None:
     same(interpreter.run(after, inputs), interpreter.run(graph, inputs))
 
 
+def batch_norm_stays(groups: int = 1, axis: int = 1) -> None:
+    """Behind a transposed convolution of several groups, or a bias along another axis, nothing can be folded."""
+    b, normal = network()
+    conv = b.op("nn.conv2d_transpose", b.input("x", (1, 4, 4, 4)), normal(4, 4 // groups, 1, 1), groups=groups)
+    biased = b.op("nn.bias_add", conv, normal(4), axis=axis)
+    graph = b.build(b.op("nn.batch_norm", biased, normal(4), normal(4), normal(4), np.abs(normal(4))))
+    after, inputs = dead_code(fold_batch_norm(graph)), feed(graph)
+    assert operators(after)["multiply"] == 1
+    same(interpreter.run(after, inputs), interpreter.run(graph, inputs))
+
+
+@pytest.mark.parametrize("groups, axis", [(2, 1), (1, 2), (1, -1)])
+def test_batch_norm_behind_groups_or_another_bias_becomes_arithmetic(groups: int, axis: int) -> None:
+    batch_norm_stays(groups, axis)
+
+
 def test_batch_norm_of_a_value_with_other_readers_becomes_arithmetic() -> None:
     b, normal = network()
     conv = b.op("nn.conv2d", b.input("x", (1, 4, 3, 3)), normal(4, 4, 1, 1))

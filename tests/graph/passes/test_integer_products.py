@@ -97,6 +97,15 @@ def mean_the_same(graph: Graph, change: Callable[[Graph], Graph] = integer_produ
     return new
 
 
+@pytest.mark.parametrize("kind, axis", [("nn.dense", 1), ("nn.matmul", 0)])
+def test_scales_along_the_sum_are_not_those_of_the_results(kind: str, axis: int) -> None:
+    b, rng = GraphBuilder("square"), np.random.default_rng(0)
+    x = dequantized(b, b.input("x", (3, 8), "uint8"), 0.05, np.array(7, "uint8"))
+    stored, scale = rng.integers(-128, 128, (8, 8)).astype("int8"), rng.uniform(0.01, 0.05, 8)
+    weight = dequantized(b, b.constant(stored, "w"), scale, np.zeros(8, "int8"), axis)
+    mean_the_same(b.build(b.op(kind, x, weight)))
+
+
 @given(data=st.data())
 @settings(QUICK, max_examples=60)
 def test_products_mean_what_they_did(data: Any) -> None:

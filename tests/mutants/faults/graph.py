@@ -483,6 +483,10 @@ def _product_of_bytes(_: Trial, draw: Draw) -> None:
     holds(lambda: test_integer_products.mean_the_same(graph, lambda g: in_blocks(integer_products(g))))
 
 
+def _scales_of_square_weights() -> None:
+    test_integer_products.test_scales_along_the_sum_are_not_those_of_the_results("nn.dense", 1)
+
+
 PRODUCTS = drawn("products of bytes of any zero point", _product_of_bytes, 150)
 INTEGERS = Faults(
     "integer_products",
@@ -507,6 +511,7 @@ INTEGERS.edit(
     "_along",
     'weight.attrs["axis"] % weight.inputs[0].ndim == axis',
     "True",
+    by=[by_hand("square weights", _scales_of_square_weights)],
 )
 INTEGERS.edit(
     "weights keep their zero point",

@@ -3,9 +3,11 @@
 from minitvm.graph.passes.common_subexpressions import common_subexpressions
 from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.simplify import simplify
+from tests.graph.test_passes import batch_norm_stays
 
 from .. import moves  # noqa: F401  (its moves are named below)
 from ..patch import Faults
+from ..streams import by_hand
 from ..workloads import graphs
 from .graph import in_blocks
 
@@ -58,6 +60,7 @@ FOLD_BATCH_NORM.edit(
     "_folded",
     'if biased.attrs["axis"] % biased.output.ndim != axis:',
     "if False:",
+    by=[by_hand("biases of columns", lambda: batch_norm_stays(axis=-1))],
 )
 FOLD_BATCH_NORM.edit(
     "a bias in front of the batch norm is lost",
@@ -78,6 +81,7 @@ FOLD_BATCH_NORM.edit(
     "_foldable",
     'if "transpose" in product.op and product.attrs["groups"] != 1:',
     "if False:",
+    by=[by_hand("transposed groups", lambda: batch_norm_stays(groups=2))],
 )
 
 BLOCKED_LAYOUT = Faults("pattern: blocked_layout", "minitvm.machines.simd.graph.blocked_layout", [BLOCKS])
