@@ -1,5 +1,6 @@
 """Faults in the importer of ONNX: attributes that are overlooked, axes and ends that are mistaken."""
 
+from tests.frontends.onnx.open_cases import difference
 from tests.frontends.onnx.test_attribute_defaults import all_plain_defaults
 
 from ..patch import Faults
@@ -299,10 +300,17 @@ ONNX_SEQUENCES.edit(
     "smaller(larger(simple(place - begin), 1), length)",
 )
 
+
+def _shapes_with_a_0() -> None:
+    for axis in (0, 1):
+        assert difference(f"a shape with 0 where there are three rows, at {axis}") == ""
+
+
 ONNX_SHAPING = Faults("onnx shaping", "minitvm.frontends.onnx.ops.shaping", [imported("split")])
 ONNX_SHAPING.edit(
-    "a 0 that sizes decide is an extent", "decided", "shape[k] = _instead(dim, 0, own[k])", "shape[k] = dim"
-)
+    "a 0 that sizes decide is an extent", "decided", "shape[k] = _instead(dim, 0, own[k])", "shape[k] = dim",
+    by=[by_hand("shapes with a 0", _shapes_with_a_0)],
+)  # fmt: skip
 ONNX_SHAPING.edit(
     "a split that does not divide loses its rest",
     "_split",
