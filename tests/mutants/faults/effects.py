@@ -76,8 +76,9 @@ EFFECT.edit(
 EFFECT.edit("predicates are not asked for", "_realize", "(*node.iter_values, node.predicate)", "node.iter_values")
 EFFECT.edit("a view hides what it views", "_block", "of | {match.buffer} if", "of if")
 EFFECT.edit(
-    "only stores are looked for", "_touched", "tir.BufferLoad | tir.BufferData | tir.BufferRegion", "tir.BufferRegion"
-)
+    "only stores are looked for", "_touched", "tir.BufferLoad | tir.BufferData | tir.BufferRegion", "tir.BufferRegion",
+    by=[WHOLE_REGIONS],
+)  # fmt: skip
 TOUCH.edit(
     "loops that move others do not count", "Touch.elements_at_most", "deciding |= set(ex.free_vars(l.start))", "pass"
 )
