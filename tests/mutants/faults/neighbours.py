@@ -29,6 +29,7 @@ from tests.tir.schedule.test_partition_and_storage import (
     test_axes_of_storage_align_count_from_either_end as axes_of_storage_align,
 )
 from tests.tir.schedule.test_partition_and_storage import test_set_scope_takes_views_along
+from tests.tir.transform.test_small_programs import test_parallel_loops_of_a_triangle_stay_apart
 from tests.topi.conftest import run_operator
 from tests.topi.test_lines import test_every_line_is_what_the_definition_says
 
@@ -129,10 +130,6 @@ REPEATED.edit("one iteration more than there is memory for", "BoundSteps._iterat
 POOL = Faults("neighbours: split_pool", "minitvm.graph.passes.split_pool",
               [_drawn("pools", pools(), mean_the_same)])  # fmt: skip
 POOL.edit("padding behind does not count", "_axes", "or before[axis] or after[axis]]", "or before[axis]]")
-NORM = Faults("neighbours: fold_batch_norm", "minitvm.graph.passes.fold_batch_norm",
-              [_looked_for("fold_batch_norm")])  # fmt: skip
-NORM.edit("transposed convolutions of several groups", "_foldable",
-          '"transpose" in product.op and product.attrs["groups"] != 1', "False")  # fmt: skip
 SIMPLER = Faults("neighbours: simplify", "minitvm.graph.passes.simplify",
                  [_looked_for("simplify")])  # fmt: skip
 SIMPLER.edit("backwards is forwards", "_keeps_form", "any(step != 1 for step in", "any(step not in (1, -1) for step in")
@@ -166,6 +163,7 @@ COMPACT = Faults("neighbours: compact_buffers", "minitvm.tir.transform.compact_b
 COMPACT.edit("a vector is as long as its first lane", "_hull", "first[1] + length[1] - 1", "first[1]")
 PARALLEL = Faults("neighbours: parallel_loops", "minitvm.tir.transform.parallel_loops", [BESIDE])
 PARALLEL.edit("a name moves behind the start that has it", "_sunk", "if not uses(inner.start, [own]):", "if True:")
-PARALLEL.edit("triangles are fused", "_fused", "or uses(inner.extent, [outer.var])", "")
+PARALLEL.edit("triangles are fused", "_fused", "or uses(inner.extent, [outer.var])", "",
+              by=[by_hand("triangles", test_parallel_loops_of_a_triangle_stay_apart)])  # fmt: skip
 HOIST = Faults("neighbours: hoist_conditions", "minitvm.tir.transform.hoist_conditions", [REWRITTEN])
 HOIST.edit("a condition that the loop uses up", "_unswitched", "and _moves(c)", "")

@@ -35,6 +35,20 @@ def test_machine_code_keeps_the_meaning(func: Any) -> None:
     beside_the_interpreter(func, build(func, threads=2))
 
 
+def test_parallel_loops_of_a_triangle_stay_apart() -> None:
+    func = from_source("""
+@T.prim_func
+def main(A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32")):
+    for x in range(12):
+        B[x] = A[x]
+    for i in T.parallel(3):
+        for j in T.parallel(i + 2):
+            B[i * 4 + j] = A[i * 4 + j] * T.float32(5)
+""")
+    verdict = check(func, lower(func, None, "main"), modes=("exact", "shadow", "order"))
+    assert verdict, verdict
+
+
 @pytest.mark.parametrize("relation", ["<", "<=", ">", ">=", "==", "!="])
 def test_the_opposite_of_a_comparison_is_not_its_reverse_for_nan(relation: str) -> None:
     func = from_source(f"""
