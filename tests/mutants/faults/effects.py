@@ -1,5 +1,8 @@
 """Faults in what statements may and must touch."""
 
+from tests.tir.analysis.test_effects import (
+    test_a_condition_on_a_loop_says_nothing_of_another_loop_with_its_variable as of_another_loop,
+)
 from tests.tir.analysis.test_kernel_access import test_elements_written
 
 from ..patch import Faults
@@ -62,7 +65,8 @@ EFFECT.edit(
     "_behind(e, [w for p in acting for w in p.writes])",
 )
 EFFECT.edit("any one side of a box is enough", "holds", "return all(", "return any(")
-EFFECT.edit("a condition on loops holds for all of them", "_where_read", "not uses(c, moved)", "True")
+EFFECT.edit("a condition on loops holds for all of them", "_where_read", "not uses(c, moved)", "True",
+            by=[by_hand("loops of one variable", of_another_loop)])  # fmt: skip
 EFFECT.edit(
     "a store happens where any read does", "_where_read", "any(ex.structural_equal(c, h) for h in held)", "held"
 )

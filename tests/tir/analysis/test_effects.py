@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minitvm.expr import IntImm, Var, as_expr
 from minitvm.reference import random_inputs
 from minitvm.reference.strategies.programs import prim_funcs
+from minitvm.tir.analysis.effects import exposes
+from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, If, Seq, Stmt
 from tests.fewer import examples
 
 from .followed import (
@@ -51,6 +54,17 @@ def test_programs_of_blocks_touch_what_their_effects_say() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_kernels_touch_what_their_effects_say(seed: int) -> None:
     kernel_effects_hold(seed)
+
+
+def test_a_condition_on_a_loop_says_nothing_of_another_loop_with_its_variable() -> None:
+    """Copies of a loop may share its variable: S[0] and S[1] are written, S[2] and S[3] are read."""
+    i, (s, b) = Var("i", "int32"), (Buffer(name, (4,), "float32") for name in "SB")
+
+    def loop(body: Stmt) -> For:
+        return For(i, IntImm(0), IntImm(4), ForKind.SERIAL, If(i < 2, body))
+
+    stored = loop(BufferStore(s, as_expr(0.0).astype("float32"), (i,)))
+    assert exposes(Seq((stored, loop(BufferStore(b, s[3 - i], (i,))))), s)
 
 
 @pytest.mark.parametrize("what", ALONE)
