@@ -58,7 +58,8 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
     TFLite model (.onnx, .pt2, .tflite), a `PrimFunc` or an `IRModule`; for a module of several functions the result is
     a `runtime.Functions`, which maps names to functions. The options are the fields of `build_options.BuildOptions`:
 
-        params, shapes, stop_before, states, max_length    describe the model
+        params, shapes, stop_before, states, max_length,   describe the model
+        cache_dtype
         accuracy, tuned ("auto" if not given), checked,    decide how it is compiled
         replace
         engines                                            are libraries that compute parts of it

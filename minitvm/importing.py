@@ -37,6 +37,7 @@ class Frontend:
         stop_before  the operator before which the graph ends
         states       the inputs that are an output of the previous run
         max_length   an upper bound for growing sizes
+        cache_dtype  the dtype of the caches of a language model
 
     `sources(model)` returns the states of all files that decide the graph. A frontend without it has models that are
     built anew each time (see `runtime.artifact.kept`).

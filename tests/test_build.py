@@ -151,7 +151,7 @@ def test_an_unknown_option_is_refused_with_the_nearest():
     with pytest.raises(TypeError, match=r"^build has no option 'thread': did you mean threads\?$"):
         tvm.build(None, thread=1)
     with pytest.raises(
-        TypeError, match="^lower has no option 'checked': known: accuracy, callback, engines, max_length"
+        TypeError, match="^lower has no option 'checked': known: accuracy, cache_dtype, callback, engines"
     ):
         tvm.lower(None, checked=True)
 

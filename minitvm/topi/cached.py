@@ -97,13 +97,21 @@ def cached_attention(
     cache.
 
     `query` is [batch, heads, queries, width], `key` and `value` are [batch, groups, places, width]; heads / groups
-    consecutive heads share a group. The result is [batch, heads, queries, width of value]. Positions that no query sees
-    are not read. With `slots`, integers [batch], row b sees key[slots[b]] and value[slots[b]]; the result is undefined
-    if there is no such entry. Vaswani et al. 2017; grouped heads: Ainslie et al. 2023.
+    consecutive heads share a group. The result is [batch, heads, queries, width of value]. Keys and values have the
+    query's dtype, or 16 bits with a query of float32; then each is widened to float32 when it is read. Positions that
+    no query sees are not read. With `slots`, integers [batch], row b sees key[slots[b]] and value[slots[b]]; the result
+    is undefined if there is no such entry. Vaswani et al. 2017; grouped heads: Ainslie et al. 2023.
     """
     for tensor in (query, key, value):
-        if tensor.ndim != 4 or tensor.dtype != query.dtype or not tensor.dtype.is_float:
-            raise TypeMismatch(f"cached_attention: wanted floats of one dtype and four dimensions, found {tensor}")
+        if tensor.ndim != 4 or not tensor.dtype.is_float:
+            raise TypeMismatch(f"cached_attention: wanted floats of four dimensions, found {tensor}")
+    stored = key.dtype
+    narrow = stored.is_half and query.dtype == "float32"
+    if value.dtype != stored or not (narrow or stored == query.dtype):
+        raise TypeMismatch(
+            f"cached_attention: wanted keys and values of the query's dtype, or of 16 bits with a query of float32, "
+            f"found {query}, {key} and {value}"
+        )
     batch, heads, _, width = dims(query, "batch, heads, places, width")
     groups, places, depth = dims(key)[1], dims(key)[2], dims(value)[3]
     numbers = [constant(d, "cached_attention: heads, places and widths") for d in (heads, width, groups, places, depth)]
@@ -114,7 +122,7 @@ def cached_attention(
     _check_batch("cached_attention", batch, position, slots)
     if 0 in numbers:
         raise InputError("cached_attention: an axis has no elements")
-    cache = CacheEntries(key.shape[0], str(position.dtype), None if slots is None else str(slots.dtype))
+    cache = CacheEntries(key.shape[0], str(stored), str(position.dtype), None if slots is None else str(slots.dtype))
     several, single = (cache.func(write(query, cache, numbers, scale)) for write in (attention_of_blocks, _attention))
     queries = query.shape[2]
     if isinstance(queries, IntImm):
@@ -171,7 +179,7 @@ def _attention(query: Tensor, cache: CacheEntries, numbers: list[int], scale: fl
     R = heads // G
     L = _LANES
     padded = -(-N // L) * L
-    dtype = str(query.dtype)
+    dtype, stored = str(query.dtype), cache.dtype
     low = float("-inf")
     tile = next(t for t in range(R, 0, -1) if R % t == 0 and (t == 1 or t * V <= _REGISTERS * L))
     tiles = R // tile
@@ -179,7 +187,7 @@ def _attention(query: Tensor, cache: CacheEntries, numbers: list[int], scale: fl
 
     @T.prim_func
     def cached_attention(
-        q: T.Buffer((B, heads, S, W), dtype), k: T.Buffer((E, G, N, W), dtype), v: T.Buffer((E, G, N, V), dtype),
+        q: T.Buffer((B, heads, S, W), dtype), k: T.Buffer((E, G, N, W), stored), v: T.Buffer((E, G, N, V), stored),
         position: T.Buffer((B,), index), slots: T.Buffer((B,), slot_index), y: T.Buffer((B, heads, S, V), dtype),
     ) -> None:  # fmt: skip
         for t in T.parallel(B * G * S):
@@ -209,7 +217,7 @@ def _attention(query: Tensor, cache: CacheEntries, numbers: list[int], scale: fl
                                 vr, vc = T.axis.remap("SR", [r, c])
                                 with T.init():
                                     dot[vr] = T.cast(0.0, dtype)
-                                dot[vr] = dot[vr] + q[vb, vg * R + vr, vs, vc] * k[slot, vg, vj, vc]
+                                dot[vr] = dot[vr] + q[vb, vg * R + vr, vs, vc] * T.cast(k[slot, vg, vj, vc], dtype)
                     for r in T.unroll(R):
                         scores[r, j] = dot[r] * T.cast(scale, dtype)
                 for r in range(R):
@@ -240,7 +248,7 @@ def _attention(query: Tensor, cache: CacheEntries, numbers: list[int], scale: fl
                     for j in range(seen):
                         for r in T.unroll(tile):
                             for e in T.vectorized(V):
-                                acc[r, e] = acc[r, e] + scores[o * tile + r, j] * v[slot, vg, j, e]
+                                acc[r, e] = acc[r, e] + scores[o * tile + r, j] * T.cast(v[slot, vg, j, e], dtype)
                     for r in T.unroll(tile):
                         for e in T.vectorized(V):
                             y[vb, vg * R + o * tile + r, vs, e] = acc[r, e] / total[o * tile + r]

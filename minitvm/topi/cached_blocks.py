@@ -10,6 +10,8 @@
             result[head, feature, query] += weights[head, place, query] * value[place, feature]
         result / sum
 
+If the caches have 16 bits, a chunk of keys and values is widened once, for all heads and queries of the block.
+
 The scores of a chunk stay in the L1 cache, whatever the length of the text: FlashAttention (Dao et al. 2022). Nothing
 is summed across a vector. With one query, 15 of 16 lanes would be idle; `cached` has the kernel for that.
 """
@@ -33,10 +35,11 @@ _REGISTERS = 12  # vectors of sums that are in registers at a time
 class CacheEntries:
     """Which of the `entries` of a cache each row of a batch uses: entry slots[b], or entry b if there are no slots.
 
-    `index` is the dtype of positions. `slot_dtype` is that of the slots, or None.
+    `dtype` is that of keys and values, and `index` that of positions. `slot_dtype` is that of the slots, or None.
     """
 
     entries: Expr
+    dtype: str
     index: str
     slot_dtype: str | None
 
@@ -66,7 +69,8 @@ def attention_of_blocks(query: Tensor, cache: CacheEntries, numbers: list[int], 
     B, S, M = query.shape[0], query.shape[2], cache.entries
     index, slot_index, entry = cache.index, cache.slot_index, cache.entry
     R, L, C = heads // G, LANES, min(_CHUNK, N)
-    dtype = str(query.dtype)
+    dtype, stored = str(query.dtype), cache.dtype
+    narrow = stored != dtype
     low = float("-inf")
     tile = next(t for t in range(min(R, 4), 0, -1) if R % t == 0)
     tiles, most = R // tile, _REGISTERS // tile
@@ -78,7 +82,7 @@ def attention_of_blocks(query: Tensor, cache: CacheEntries, numbers: list[int], 
 
     @T.prim_func
     def cached_attention(
-        q: T.Buffer((B, heads, S, W), dtype), k: T.Buffer((M, G, N, W), dtype), v: T.Buffer((M, G, N, V), dtype),
+        q: T.Buffer((B, heads, S, W), dtype), k: T.Buffer((M, G, N, W), stored), v: T.Buffer((M, G, N, V), stored),
         position: T.Buffer((B,), index), slots: T.Buffer((B,), slot_index), y: T.Buffer((B, heads, S, V), dtype),
     ) -> None:  # fmt: skip
         for t in T.parallel(B * G * blocks):
@@ -96,6 +100,8 @@ def attention_of_blocks(query: Tensor, cache: CacheEntries, numbers: list[int], 
                 sums = T.alloc_buffer((R, L), dtype)
                 acc = T.alloc_buffer((tile, E, L), dtype, scope="local")
                 mixed = T.alloc_buffer((R, V, L), dtype)
+                keys = T.alloc_buffer((C, W), dtype) if narrow else k
+                values = T.alloc_buffer((C, V), dtype) if narrow else v
                 slot = entry(slots[vb], vb)
                 start = T.cast(position[vb], "int64") + T.cast(vs * L + 1, "int64")
                 rows = T.min(T.cast(S - vs * L, "int64"), T.int64(L))
@@ -116,6 +122,12 @@ def attention_of_blocks(query: Tensor, cache: CacheEntries, numbers: list[int], 
                 for chunk in range(chunks):
                     begin = T.cast(chunk, "int64") * T.int64(C)
                     count = T.min(seen - begin, T.int64(C))
+                    if narrow:
+                        for j in range(count):
+                            for c in T.vectorized(W):
+                                keys[j, c] = T.cast(k[slot, vg, begin + T.cast(j, "int64"), c], dtype)
+                            for e in T.vectorized(V):
+                                values[j, e] = T.cast(v[slot, vg, begin + T.cast(j, "int64"), e], dtype)
                     for part in range((count + T.int64(K - 1)) // T.int64(K)):
                         offset = T.cast(part, "int64") * T.int64(K)
                         place = T.cast(begin + offset, "int32")
@@ -128,10 +140,14 @@ def attention_of_blocks(query: Tensor, cache: CacheEntries, numbers: list[int], 
                                 for r in T.unroll(tile):
                                     for j in T.unroll(K):
                                         for l in T.vectorized(L):
-                                            dot[r, j, l] = dot[r, j, l] + turned[o * tile + r, c, l] * k[
-                                                slot, vg,
-                                                T.min(begin + offset + T.cast(j, "int64"), seen - T.int64(1)), c,
-                                            ]  # fmt: skip
+                                            dot[r, j, l] = dot[r, j, l] + turned[o * tile + r, c, l] * (
+                                                keys[T.min(offset + T.cast(j, "int64"), count - T.int64(1)), c]
+                                                if narrow
+                                                else k[
+                                                    slot, vg,
+                                                    T.min(begin + offset + T.cast(j, "int64"), seen - T.int64(1)), c,
+                                                ]
+                                            )  # fmt: skip
                             for r in T.unroll(tile):
                                 for j in T.unroll(K):
                                     for l in T.vectorized(L):
@@ -165,10 +181,10 @@ def attention_of_blocks(query: Tensor, cache: CacheEntries, numbers: list[int], 
                                 for r in T.unroll(tile):
                                     for e in T.unroll(E):
                                         for l in T.vectorized(L):
-                                            acc[r, e, l] = (
-                                                acc[r, e, l]
-                                                + scores[o * tile + r, j, l]
-                                                * v[slot, vg, begin + T.cast(j, "int64"), p * E + e]
+                                            acc[r, e, l] = acc[r, e, l] + scores[o * tile + r, j, l] * (
+                                                values[j, p * E + e]
+                                                if narrow
+                                                else v[slot, vg, begin + T.cast(j, "int64"), p * E + e]
                                             )
                             for r in T.unroll(tile):
                                 for e in T.unroll(E):

@@ -122,8 +122,9 @@ def device_of(target: Target) -> str:
 def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **options: Any) -> list[Task]:
     """Return the tasks of a model, a function or a module of functions, in the order of their first use.
 
-    `options` are the options of `build` that describe the model: shapes, params, states, max_length, stop_before. The
-    body of a loop counts once. If the target's back end refuses a function, the task is for the host, as in a build.
+    `options` are the options of `build` that describe the model: shapes, params, states, max_length, cache_dtype,
+    stop_before. The body of a loop counts once. If the target's back end refuses a function, the task is for the host,
+    as in a build.
     """
     machine = code_target(target)
     if isinstance(model, PrimFunc):

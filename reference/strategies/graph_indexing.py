@@ -118,8 +118,9 @@ def _caches(d: Drawing) -> None:
     batch, groups, places, rows = d.one_of([1, 2]), d.one_of([1, 2]), d.one_of([3, 17]), d.one_of([1, 2])
     width = d.one_of([3, 16])
     entries = d.one_of([batch, 3])
-    cache = d.fresh([entries, groups, places, width], "float32", constant=False)
-    new = d.fresh([batch, groups, rows, width], "float32", constant=False)
+    stored = d.one_of(["float32", "float32", "float16"])
+    cache = d.fresh([entries, groups, places, width], stored, constant=False)
+    new = d.fresh([batch, groups, rows, width], stored, constant=False)
     dtype = d.one_of([np.int32, np.int64])
     position = d.holding(d.rng.integers(0, places - rows + 1, batch).astype(dtype))
     slots = [] if entries == batch else [d.holding(d.rng.integers(0, entries, batch).astype(np.int32))]

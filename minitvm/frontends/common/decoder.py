@@ -225,9 +225,10 @@ class _Decoder(Conversion):
             name = f"cache_{layer}_{kind}"
             texts = options.batch if options.slots is None else options.slots
             shape = (texts, config.key_heads, config.context, config.head_width)
-            past = self.builder.input(name, shape, "float32")
+            past = self.builder.input(name, shape, options.cache_dtype)
             self.piece = name
-            caches.append(self.op("nn.cache_update", past, rows, positions, *self.slots, axis=2))
+            stored = self.cast(rows, options.cache_dtype)
+            caches.append(self.op("nn.cache_update", past, stored, positions, *self.slots, axis=2))
             self.states.append((name, past, caches[-1]))
         self.piece = f"blk.{layer}.attention"
         scale = 1 / math.sqrt(config.head_width)

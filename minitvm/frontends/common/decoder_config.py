@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...errors import InputError, ModelError, UnsupportedOperator
-from ...expr import Expr, SizeVar
+from ...expr import DType, Expr, SizeVar
 from ...free_memory import require_memory
 from ...graph.nodes import Dim
 
@@ -26,6 +26,7 @@ ARCHITECTURES = {
     "qwen3": ("nn.silu", False),
     "gemma": ("nn.gelu", True),
 }
+CACHE_DTYPES = ("float32", "float16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +62,10 @@ class DecoderOptions:
 
     It reads `tokens` int32 [batch, length] and `positions` int32 [batch], the place of each row's first token. With a
     number of `slots`, the caches hold that many texts, and `slots` int32 [batch] gives the text of each row; otherwise
-    the caches have an entry for each row. With `bytes`, products with weights in blocks round their data to bytes;
-    otherwise these weights become floats. The logits are float32 [batch, vocabulary], those after the last token; with
-    `all_logits`, those after every token, [batch, length, vocabulary].
+    the caches have an entry for each row. New keys and values are rounded to `cache_dtype` when they are written. With
+    `bytes`, products with weights in blocks round their data to bytes; otherwise these weights become floats. The
+    logits are float32 [batch, vocabulary], those after the last token; with `all_logits`, those after every token,
+    [batch, length, vocabulary].
     """
 
     batch: Dim = 1
@@ -71,6 +73,16 @@ class DecoderOptions:
     slots: int | None = None
     bytes: bool = True
     all_logits: bool = False
+    cache_dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.cache_dtype not in CACHE_DTYPES:
+            raise InputError(f"cache_dtype={self.cache_dtype!r}: wanted {' or '.join(CACHE_DTYPES)}")
+
+    @property
+    def texts(self) -> int:
+        """The texts that the caches hold; 1 if their number is open."""
+        return self.slots or (self.batch if isinstance(self.batch, int) else 1)
 
 
 class Entries:
@@ -110,14 +122,14 @@ class Entries:
         raise UnsupportedOperator(f"{self.source}: {what} ({self.prefix}{key}) is not supported")
 
     def config(
-        self, architecture: str, context: int | None, trained: int, window: int, texts: int = 1, **sizes: Any
+        self, architecture: str, context: int | None, trained: int, window: int, options: DecoderOptions, **sizes: Any
     ) -> DecoderConfig:
         """Return the configuration with these sizes.
 
-        The caches have room for `texts` of `context` tokens (default: `trained`, the tokens of the longest text that
-        the model was trained for). Attention to a `window` of tokens (0: all) is the same as to all of them if the
-        context is not longer. Raises `ModelError` for sizes that do not fit together, and `InputError` if there is not
-        enough memory.
+        The caches have room for texts of `context` tokens (default: `trained`, the tokens of the longest text that the
+        model was trained for). `options` has the number of texts, and the dtype of the caches. Attention to a `window`
+        of tokens (0: all) is the same as to all of them if the context is not longer. Raises `ModelError` for sizes
+        that do not fit together, and `InputError` if there is not enough memory.
         """
         activation, scaled = ARCHITECTURES[architecture]
         whole = isinstance(context, int | np.integer) and not isinstance(context, bool)
@@ -137,7 +149,8 @@ class Entries:
                 f"features of {config.head_width} do not fit together"
             )
         angles = 3 * 8 * config.rotated  # while they are computed
-        row = 2 * config.depth * config.key_heads * config.head_width * 4
+        texts, size = options.texts, DType(options.cache_dtype).bits // 8
+        row = 2 * config.depth * config.key_heads * config.head_width * size
         what = f"caches of {places} tokens" + (f" for each of {texts} texts" if texts > 1 else "")
         require_memory(self.source, what, places * (texts * row + angles))
         return config

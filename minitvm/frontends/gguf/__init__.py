@@ -30,6 +30,7 @@ def from_gguf(
     slots: int | None = None,
     bytes: bool = True,
     all_logits: bool = False,
+    cache_dtype: str = "float32",
 ) -> Graph:
     """Return the graph of the model in a GGUF file (llama, mistral, qwen2, qwen3, gemma).
 
@@ -37,8 +38,8 @@ def from_gguf(
 
     The inputs are `tokens` int32 [batch, length], and `positions` int32 [batch], the place of each row's first token in
     its text. The output is float32 [batch, vocabulary], the logits after the last token; with `all_logits`, those
-    after each token, [batch, length, vocabulary]. The states `cache_0_key`, `cache_0_value`, ... are float32 [batch,
-    heads of keys, context, width of a head].
+    after each token, [batch, length, vocabulary]. The states `cache_0_key`, `cache_0_value`, ... are [batch, heads of
+    keys, context, width of a head], float32 or, with `cache_dtype="float16"`, rounded to float16.
 
     `shapes={"tokens": (batch, length)}` sets the sizes; by default, the batch is 1 and the length is open. `max_length`
     is the context for which the caches have memory; by default, it is the model's own. Row b of a batch uses entry b of
@@ -52,11 +53,14 @@ def from_gguf(
     from .importer import import_file
 
     file = model if isinstance(model, GgufFile) else read_gguf(model)
-    return import_file(file, shapes or {}, max_length, slots=slots, bytes=bytes, all_logits=all_logits)
+    return import_file(
+        file, shapes or {}, max_length, slots=slots, bytes=bytes, all_logits=all_logits, cache_dtype=cache_dtype
+    )
 
 
 def _sources(model: str | os.PathLike[str] | GgufFile) -> tuple[FileState]:
     return (model.state if isinstance(model, GgufFile) else FileState.of(model),)
 
 
-FRONTEND = Frontend("a GGUF model", "GgufFile", ".gguf", from_gguf, frozenset({"shapes", "max_length"}), _sources)
+_OPTIONS = frozenset({"shapes", "max_length", "cache_dtype"})
+FRONTEND = Frontend("a GGUF model", "GgufFile", ".gguf", from_gguf, _OPTIONS, _sources)

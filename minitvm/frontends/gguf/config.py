@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...errors import ModelError
-from ..common.decoder_config import DecoderConfig, Entries
+from ..common.decoder_config import DecoderConfig, DecoderOptions, Entries
 from .file import GgufFile
 
 # Of these, the rotated pairs of features are neighbours. The others rotate a feature of the first half with its partner
@@ -13,9 +13,9 @@ from .file import GgufFile
 _NEIGHBOURS = ("llama", "mistral")
 
 
-def config_of(file: GgufFile, context: int | None = None, texts: int = 1) -> DecoderConfig:
-    """Return the configuration of the model in a file, with caches for a number of texts of `context` tokens (default:
-    all that it was trained for).
+def config_of(file: GgufFile, context: int | None, options: DecoderOptions) -> DecoderConfig:
+    """Return the configuration of the model in a file, with caches for texts of `context` tokens (default: all that it
+    was trained for).
 
     Raises `UnsupportedOperator` for another architecture, or an option that changes the meaning and is not supported.
     Raises `ModelError` for missing or impossible metadata.
@@ -33,7 +33,7 @@ def config_of(file: GgufFile, context: int | None = None, texts: int = 1) -> Dec
     rotated = entries.size("rope.dimension_count", head_width)
     return entries.config(
         architecture, context, entries.size("context_length"), entries.value("attention.sliding_window", int, 0),
-        texts,
+        options,
         depth=entries.size("block_count"), width=width, heads=heads,
         key_heads=entries.size("attention.head_count_kv", heads), head_width=head_width,
         hidden=entries.size("feed_forward_length"), vocabulary=_vocabulary(file),

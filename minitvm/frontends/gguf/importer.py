@@ -22,12 +22,14 @@ _TABLES = ("rope_freqs.weight", "attn_rot_embd.weight")
 
 def import_file(
     file: GgufFile, shapes: Mapping[str, Sequence[Any]], max_length: int | None, *, slots: int | None, bytes: bool,
-    all_logits: bool,
+    all_logits: bool, cache_dtype: str,
 ) -> Graph:  # fmt: skip
     """Return the graph of a file; see `from_gguf`."""
     batch, length = run_sizes(shapes, slots)
-    options = DecoderOptions(batch=batch, length=length, slots=slots, bytes=bytes, all_logits=all_logits)
-    config = config_of(file, max_length, slots or (batch if isinstance(batch, int) else 1))
+    options = DecoderOptions(
+        batch=batch, length=length, slots=slots, bytes=bytes, all_logits=all_logits, cache_dtype=cache_dtype
+    )
+    config = config_of(file, max_length, options)
     kind = "bytes" if bytes else "floats"
     if kind not in file.weights:
         names = [name for name in file.tensors if not name.endswith(_TABLES)]

@@ -39,6 +39,7 @@ def from_huggingface(
     max_length: int | None = None,
     slots: int | None = None,
     all_logits: bool = False,
+    cache_dtype: str = "float32",
 ) -> Graph:
     """Return the graph of the model in a folder, or of its config.json (llama, mistral, qwen2, qwen3, gemma).
 
@@ -49,8 +50,8 @@ def from_huggingface(
     from .importer import import_folder, read_folder
 
     model = read_folder(folder) if isinstance(folder, str | os.PathLike) else folder
-    return import_folder(model, shapes or {}, max_length, slots=slots, all_logits=all_logits)
+    return import_folder(model, shapes or {}, max_length, slots=slots, all_logits=all_logits, cache_dtype=cache_dtype)
 
 
-_OPTIONS = frozenset({"shapes", "max_length"})
+_OPTIONS = frozenset({"shapes", "max_length", "cache_dtype"})
 FRONTEND = Frontend("a folder of Hugging Face", "HuggingFaceFolder", "config.json", from_huggingface, _OPTIONS)

@@ -81,18 +81,17 @@ def read_folder(folder: str | os.PathLike[str]) -> HuggingFaceFolder:
 
 def import_folder(
     folder: HuggingFaceFolder, shapes: Mapping[str, Sequence[Any]], max_length: int | None, *, slots: int | None,
-    all_logits: bool,
+    all_logits: bool, cache_dtype: str,
 ) -> Graph:  # fmt: skip
     """Return the graph of a folder; see `from_huggingface`."""
     entries = Entries(str(folder.path / "config.json"), folder.config)
     batch, length = run_sizes(shapes, slots)
-    texts = slots or (batch if isinstance(batch, int) else 1)
-    config = _config(entries, entries.value("model_type", str), max_length, texts)
-    options = DecoderOptions(batch=batch, length=length, slots=slots, all_logits=all_logits)
+    options = DecoderOptions(batch=batch, length=length, slots=slots, all_logits=all_logits, cache_dtype=cache_dtype)
+    config = _config(entries, entries.value("model_type", str), max_length, options)
     return decoder(graph_name(folder.path.resolve().name), config, folder.weights, options)
 
 
-def _config(entries: Entries, architecture: str, context: int | None, texts: int) -> DecoderConfig:
+def _config(entries: Entries, architecture: str, context: int | None, options: DecoderOptions) -> DecoderConfig:
     heads, width = entries.size("num_attention_heads"), entries.size("hidden_size")
     head_width = entries.size("head_dim", width // heads)
     activation = entries.value("hidden_act", str, "silu")
@@ -104,7 +103,7 @@ def _config(entries: Entries, architecture: str, context: int | None, texts: int
     if kind not in ("default", "linear", "llama3"):
         entries.refuse("rope_scaling", f"positions scaled as {kind!r}")
     config = entries.config(
-        architecture, context, entries.size("max_position_embeddings"), window, texts,
+        architecture, context, entries.size("max_position_embeddings"), window, options,
         depth=entries.size("num_hidden_layers"), width=width, heads=heads,
         key_heads=entries.size("num_key_value_heads", heads), head_width=head_width,
         hidden=entries.size("intermediate_size"), vocabulary=entries.size("vocab_size"),

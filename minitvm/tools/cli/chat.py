@@ -51,6 +51,7 @@ def register(commands: opt.Commands) -> None:
         "--top-p", type=float, default=0.95, metavar="P", help="draw from the tokens that have this probability in all"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed draws the same tokens")
+    opt.add_cache(parser)
     opt.add_threads(parser)
     parser.set_defaults(function=chat)
 
@@ -69,7 +70,9 @@ def chat(options: argparse.Namespace) -> int:
     path = model_path(options.model)
     start = time.perf_counter()
     with progress() as report:
-        model = LanguageModel(path, context=options.context, threads=options.threads, progress=report)
+        model = LanguageModel(
+            path, context=options.context, cache_dtype=options.cache, threads=options.threads, progress=report
+        )
     print(f"{model.name}: ready in {time.perf_counter() - start:.1f} s", file=sys.stderr)
     if options.raw:
         _continue(model, options, sampling)

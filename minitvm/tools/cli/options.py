@@ -118,6 +118,14 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_cache(parser: argparse.ArgumentParser) -> None:
+    """--cache."""
+    parser.add_argument(
+        "--cache", choices=("float32", "float16"), default="float32",
+        help="dtype of the caches of keys and values; float16 halves their memory, but rounds; default: float32",
+    )  # fmt: skip
+
+
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """--engine."""
     parser.add_argument(

@@ -32,6 +32,7 @@ def register(commands: opt.Commands) -> None:
     parser.add_argument(
         "--max-body", type=opt.natural, default=1 << 20, metavar="BYTES", help="of a request; default: 1048576"
     )
+    opt.add_cache(parser)
     opt.add_threads(parser)
     parser.set_defaults(function=serve)
 
@@ -46,7 +47,8 @@ def serve(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     with progress() as report:
         model = SlotModel(
-            path, slots=options.slots, context=options.context, threads=options.threads, progress=report
+            path, slots=options.slots, context=options.context, cache_dtype=options.cache, threads=options.threads,
+            progress=report,
         )  # fmt: skip
     name = path.parent.name if path.name == "config.json" else path.resolve().name.removesuffix(".gguf")
     app = application(model, name, Limits(body=options.max_body, queue=options.queue))

@@ -26,20 +26,23 @@ class LanguageModel:
         tokens = model.tokenizer.encode("The capital of France is")
         for token in model.generate(tokens, Sampling().chooser(), 20): ...
 
-    `context` is the number of tokens for which the caches have memory: the text and the answer together. `tokens` are
-    those whose keys and values the caches hold. A text that begins with them costs only its rest.
+    `context` is the number of tokens for which the caches have memory: the text and the answer together. The caches
+    are float32, or float16 (`cache_dtype`), which takes half of the memory. `tokens` are those whose keys and values
+    the caches hold. A text that begins with them costs only its rest.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, context: int | None = None, threads: int | None = None,
-        progress: Callable[[str, int, int], None] | None = None,
+        self, path: str | os.PathLike[str], *, context: int | None = None, cache_dtype: str = "float32",
+        threads: int | None = None, progress: Callable[[str, int, int], None] | None = None,
     ) -> None:  # fmt: skip
         source = open_model(path)
         self.name, self.template, self.tokenizer = source.name, source.template, source.tokenizer
         self.context = min(CONTEXT, *source.lengths) if context is None else context
-        options: dict[str, Any] = {"max_length": self.context, "threads": threads, "progress": progress}
+        options: dict[str, Any] = {"max_length": self.context, "cache_dtype": cache_dtype, "threads": threads}
         lengths = (1, "length")
-        self._one, self._many = (build(source.model, shapes={"tokens": (1, n)}, **options) for n in lengths)
+        self._one, self._many = (
+            build(source.model, shapes={"tokens": (1, n)}, progress=progress, **options) for n in lengths
+        )
         self._many.share_states(self._one)
         self.vocabulary = int(self._one.executable.outputs[0].shape[1])
         self.tokens: list[int] = []

@@ -100,6 +100,26 @@ def test_prompts_and_single_tokens_agree(tmp_path: Path, kind: str) -> None:
         np.testing.assert_allclose(rest, alone[length:], rtol=0, atol=1e-4 * np.abs(logits).max())
 
 
+def test_caches_in_float16(tmp_path: Path) -> None:
+    """They take half of the memory, and the logits differ by rounding only: of prompts, and of tokens that follow."""
+    path = tmp_path / "model.gguf"
+    write_model(path, depth=1)
+    one, prompt = (
+        minitvm.build(path, shapes={"tokens": (1, n)}, cache_dtype="float16", threads=1) for n in (1, "length")
+    )
+    wide = minitvm.build(path, shapes={"tokens": (1, 1)}, threads=1)
+    prompt.share_states(one)
+    assert {str(x.dtype) for x in one.state.values()} == {"float16"}
+    assert 2 * sum(x.nbytes for x in one.state.values()) == sum(x.nbytes for x in wide.state.values())
+    expected = steps(wide, TOKENS)
+    first = prompt(tokens=np.array([TOKENS[:3]], "int32"), positions=np.zeros(1, "int32"))[0]
+    found = [first, *steps(one, TOKENS[3:], 3)]
+    np.testing.assert_allclose(found, expected[2:], rtol=0, atol=5e-3 * np.abs(expected).max())
+    assert np.abs(np.array(found) - expected[2:]).max() > 0, "nothing was rounded"
+    with pytest.raises(InputError, match="cache_dtype='int8': wanted float32 or float16"):
+        from_gguf(path, cache_dtype="int8")
+
+
 def test_rows_of_a_batch_have_positions_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_model(path)

@@ -623,6 +623,7 @@ def _caches() -> list[Call]:
     cache, at = f(2, 2, 6, 3), np.array([0, 4], np.int32)
     keys, values, long = f(1, 2, 20, 16), f(1, 2, 20, 5), f(2, 1, 290, 3)
     three = np.array([0, 5, 4], np.int32)
+    half, half_long = (x.astype(np.float16) for x in (keys, long))
     return [
         Call("nn.cache_update", (cache, f(2, 2, 2, 3), at), exact=True),
         Call("nn.cache_update", (cache, f(2, 2, 4, 3), at.astype(np.int64)), {"mode": "circular"}, exact=True),
@@ -632,6 +633,8 @@ def _caches() -> list[Call]:
         Call("nn.cached_attention", (f(2, 6, 2, 3), cache, cache, at), {"scale": 1.0}),
         Call("nn.cached_attention", (f(1, 6, 19, 16), keys, values, np.array([1], np.int32)), {"scale": 0.25}),
         Call("nn.cached_attention", (f(2, 5, 17, 3), long, long, np.array([0, 273], np.int64)), {"scale": 0.5}),
+        Call("nn.cached_attention", (f(1, 4, 1, 16), half, half, np.array([17], np.int32)), {"scale": 0.25}),
+        Call("nn.cached_attention", (f(2, 5, 17, 3), half_long, half_long, np.array([0, 273])), {"scale": 0.5}),
         Call("nn.cache_update", (cache, f(3, 2, 1, 3), three, np.array([1, 0, 1], np.int32)), exact=True),
         Call("nn.cached_attention", (f(3, 4, 1, 3), cache, cache, three, np.array([1, 0, 1])), {"scale": 0.5}),
         Call("nn.cached_attention", (f(1, 2, 17, 3), long, long, three[1:2], np.array([1], np.int32)), {"scale": 0.5}),

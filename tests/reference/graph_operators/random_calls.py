@@ -618,13 +618,14 @@ def _caches(d: Drawing) -> Call:
         rows = d.int(1, shape[axis])
         new = [rows if a == axis else n for a, n in enumerate(shape)]
         at = d.data([batch], dtype, -7, 9) if other == "circular" else d.data([batch], dtype, 0, shape[axis] - rows)
-        kind = d.one("float32", "int8", "int64")
+        kind = d.one("float32", "float16", "int8", "int64")
         attrs = {"axis": axis - len(shape) if d.flag() else axis, "mode": other}
         return Call("nn.cache_update", (d.data([entries, *shape[1:]], kind), d.data(new, kind), at, *slots), attrs)
     width = d.one(width, 16)
     cache = [groups, places]
     query = d.data([batch, groups * d.int(1, 5), rows, width], "float32", -2, 2)
-    key, value = (d.data([entries, *cache, n], "float32", -2, 2) for n in (width, d.one(width, 3, 16, 40)))
+    stored = d.one("float32", "float16")
+    key, value = (d.data([entries, *cache, n], stored, -2, 2) for n in (width, d.one(width, 3, 16, 40)))
     return Call("nn.cached_attention", (query, key, value, d.data([batch], dtype, 0, places - rows), *slots),
                 {"scale": d.one(0.125, 0.5, 1.0)})  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -216,6 +217,19 @@ def test_the_command(
     monkeypatch.setattr("builtins.input", lambda _: _next(lines))
     assert main(command) == 0
     assert capsys.readouterr().out == first.out * 2, "a new conversation begins as the first one"
+
+
+def test_the_command_with_caches_in_float16(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = []
+
+    def opened(*arguments: Any, **options: Any) -> LanguageModel:
+        models.append(LanguageModel(*arguments, **options))
+        return models[-1]
+
+    monkeypatch.setattr(language, "LanguageModel", opened)
+    command = ["chat", str(path), "--threads", "1", "--count", "2", "--cache", "float16", "--prompt", "Hi"]
+    assert main(command) == 0
+    assert {str(array.dtype) for array in models[0]._many.state.values()} == {"float16"}
 
 
 def test_bytes_that_are_no_text(

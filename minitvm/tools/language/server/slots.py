@@ -27,7 +27,8 @@ class SlotModel:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, slots: int = 8, context: int | None = None, threads: int | None = None,
+        self, path: str | os.PathLike[str], *, slots: int = 8, context: int | None = None,
+        cache_dtype: str = "float32", threads: int | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:  # fmt: skip
         from ....frontends import HuggingFaceFolder, from_gguf, from_huggingface
@@ -39,7 +40,9 @@ class SlotModel:
         options: dict[str, Any] = {"threads": threads, "progress": progress}
         graph_of = from_huggingface if isinstance(source.model, HuggingFaceFolder) else from_gguf
         graphs = [
-            graph_of(source.model, shapes={"tokens": shape}, max_length=self.context, slots=slots)
+            graph_of(
+                source.model, shapes={"tokens": shape}, max_length=self.context, slots=slots, cache_dtype=cache_dtype
+            )
             for shape in (("batch", 1), (1, "length"))
         ]
         self._batch, self._prompt = (build(graph, **options) for graph in graphs)
