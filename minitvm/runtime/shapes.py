@@ -33,10 +33,14 @@ def spec_text(spec: TensorSpec | ScalarSpec) -> str:
 
 
 def shapes_of(values: Sequence[Any]) -> tuple[tuple[int, ...], ...] | None:
-    """Return the shapes of the values, or None if one of them has no shape."""
+    """Return the shapes of the values, or None if one of them has no shape that can be a key: other libraries' arrays
+    may have a list.
+    """
     try:
-        return tuple([value.shape for value in values])
-    except AttributeError:
+        shapes = tuple([value.shape for value in values])
+        hash(shapes)
+        return shapes
+    except (AttributeError, TypeError):
         return None
 
 

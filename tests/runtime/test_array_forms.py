@@ -123,3 +123,23 @@ def test_what_was_set_is_kept_whatever_becomes_of_the_callers_array(module: Grap
                 a[...] = 55
         module.run()
         np.testing.assert_array_equal(module.get_output(0), x * 2 + y, err_msg=names)
+
+
+@pytest.mark.parametrize("shape", [[3, N], (3, [N]), {}, None, 5, (3, N)])
+def test_an_object_with_an_odd_shape_is_an_array(shape: Any) -> None:
+    """Other libraries' arrays may have shapes of any kind: only the array in the object counts."""
+
+    class Held:
+        def __init__(self, array: np.ndarray) -> None:
+            self.array, self.shape = array, shape
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            return self.array
+
+    b = GraphBuilder("open")
+    x = b.input("x", (te.var("n"), N))
+    module = build(b.build(b.op("nn.relu", x)))
+    array = np.arange(3 * N, dtype=np.float32).reshape(3, N) - N
+    for _ in range(3):
+        np.testing.assert_array_equal(module(Held(array)), np.maximum(array, 0))
+        np.testing.assert_array_equal(module(array), np.maximum(array, 0))
