@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from threading import current_thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +12,11 @@ import numpy as np
 from ..errors import InputError, nearest
 from ..events import Listener
 from ..executable import Executable, Input, ScalarSpec
-from ..forks import lock
+from ..forks import recursive_lock
 from .argument_reader import ArgumentReader, ExpectedArray, remember
 from .arguments import checked_array, checked_scalar, contiguous, destination, disjoint
 from .device.arrays import argument, resident
-from .program import Progress, open_program
+from .program import Progress, called_again, open_program
 from .shapes import bind_dims, shapes_of, spec_text
 from .steps import BoundSteps
 from .tvm_methods import TvmMethods
@@ -47,7 +48,7 @@ class Function(TvmMethods):
         self.listeners: Sequence[Listener] = ()
         self._program = open_program(executable, threads, workers, progress, kernels, device)
         self._device = getattr(self._program, "device", None)
-        self._lock = lock()
+        self._lock = recursive_lock()
         self._order = executable.calling_order
         self._specs = [
             executable.inputs[c.index] if isinstance(c, Input) else executable.outputs[c.index] for c in self._order
@@ -86,12 +87,24 @@ class Function(TvmMethods):
         return pickled(self)
 
     def __call__(self, *args: Any) -> None:
+        program = self._program
         with self._lock:
+            if program.running is current_thread():
+                raise called_again(self.name)
             reader = self._known.get(shapes_of(args)) if self._simple else None
-            if reader is not None and reader.read(args, True):
-                reader.run(self.listeners)
-            else:
-                self._call_checked(args)
+            try:
+                program.running = current_thread()
+                if reader is not None and reader.read(args, True):
+                    reader.run(self.listeners)
+                    return
+            finally:
+                program.running = None
+            bound, inputs, outputs = self._bound(args)
+            try:
+                program.running = current_thread()
+                bound.run(list(map(argument, inputs)), list(map(argument, outputs)), self.listeners)
+            finally:
+                program.running = None
 
     def to_device(self, array: Any) -> Any:
         """Copy a host array to the function's device, to use it as an argument. On the CPU, return the array itself."""
@@ -113,10 +126,6 @@ class Function(TvmMethods):
             bound = [self._bound(args) for args in calls]
             taken = [(list(map(argument, inputs)), list(map(argument, outputs))) for _, inputs, outputs in bound]
             return Clock(bound[0][0], taken, kept=bound)  # type: ignore[arg-type]
-
-    def _call_checked(self, args: Sequence[Any]) -> None:
-        bound, inputs, outputs = self._bound(args)
-        bound.run(list(map(argument, inputs)), list(map(argument, outputs)), self.listeners)
 
     def _bound(self, args: Sequence[Any]) -> tuple[BoundSteps, list[Any], list[Any]]:
         """Check the arguments, and return the bound program, its inputs and its outputs.

@@ -6,6 +6,7 @@ import importlib
 import math
 import os
 from collections.abc import Iterator, Sequence
+from threading import current_thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..free_memory import out_of_memory
 from .argument_reader import ArgumentReader, ExpectedArray, remember
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .device.arrays import DeviceArray, argument, resident
-from .program import Progress, open_program, stamped_times
+from .program import Progress, called_again, open_program, stamped_times
 from .shapes import SizeChecks, bind_dims, check_fixed_dims, shape_function, shapes_of, spec_text
 from .states import States, check_bounds, memory_of
 from .steps import BoundSteps
@@ -227,23 +228,34 @@ class GraphModule(TvmMethods):
 
     def _call(self, values: Sequence[Any], out: Any) -> list[Array]:
         arrays: Sequence[Any] = values if self._device is None else self._on_device(values)
+        program = self._program
         with self._lock:
+            if program.running is current_thread():
+                raise called_again(self._what)
             reader = self._known.get(() if self._has_one_size else shapes_of(arrays))
             if reader is not None:
                 bound = reader.bound
                 in_place = out is not None and not _is_device(out)
                 results = self._out_arrays(out) if in_place else self._new_outputs(bound, out)
-                if results is not None and reader.read((*arrays, *results), in_place):
-                    if self.executable.bounds:
-                        check_bounds(self.executable, arrays, self._program.states, bound.env)
-                    reader.run(self.listeners)
-                    return self._shaped(results, bound) if self._late_shapes else results
+                try:
+                    program.running = current_thread()
+                    if results is not None and reader.read((*arrays, *results), in_place):
+                        if self.executable.bounds:
+                            check_bounds(self.executable, arrays, program.states, bound.env)
+                        reader.run(self.listeners)
+                        return self._shaped(results, bound) if self._late_shapes else results
+                finally:
+                    program.running = None
             arrays, bound = self._prepare(arrays)
             if self.executable.bounds:
-                check_bounds(self.executable, arrays, self._program.states, bound.env)
+                check_bounds(self.executable, arrays, program.states, bound.env)
             results = self._destinations(bound, out, arrays)
             written = results if out is None or not self._has_rooms else self._with_room(results)
-            bound.run(list(map(argument, arrays)), list(map(argument, written)), self.listeners)
+            try:
+                program.running = current_thread()
+                bound.run(list(map(argument, arrays)), list(map(argument, written)), self.listeners)
+            finally:
+                program.running = None
             return self._shaped(results if written is results else _copied(written, results), bound)
 
     # -- timing
@@ -260,13 +272,19 @@ class GraphModule(TvmMethods):
     def stamped(self, *args: Any, out: Any = None, **inputs: Any) -> StampedRun:
         """Run once with time stamps. Returns the outputs, and the times at which each thread reached each step."""
         with self._lock:
+            if self._program.running is current_thread():
+                raise called_again(self._what)
             arrays, bound = self._prepare(self._in_order(args, inputs))
             if self.executable.bounds:
                 check_bounds(self.executable, arrays, self._program.states, bound.env)
             results = self._destinations(bound, out, arrays)
             written = results if out is None or not self._has_rooms else self._with_room(results)
             addresses, places = list(map(argument, arrays)), list(map(argument, written))
-            times = stamped_times(bound, self.executable.target, addresses, places)
+            try:
+                self._program.running = current_thread()
+                times = stamped_times(bound, self.executable.target, addresses, places)
+            finally:
+                self._program.running = None
             results = results if written is results else _copied(written, results)
             return StampedRun(self._shaped(results, bound), times, bound.env)
 

@@ -6,6 +6,7 @@ memory of outputs. A `Program` does the rest: it holds constants and arenas, and
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..backend import get
-from ..errors import InputError, Unsupported, needed
+from ..errors import InputError, Unsupported, needed, report
 from ..executable import CallExternal, Executable
 from .externals import EngineCall
 from .hosted import Run
@@ -45,6 +46,9 @@ class Program:
 
     threads: int = 1
     states: Sequence[Any] = ()
+    # The thread that runs the program now: a function that the run calls must not start another run in the same memory.
+    # The number of a thread would not do, because a forked child gives it to another thread.
+    running: threading.Thread | None = None
 
     def __init__(self, executable: Executable) -> None:
         self.executable = executable
@@ -87,6 +91,18 @@ class Program:
         place.
         """
         return any(b is bound for b in self._bound.values())
+
+
+def called_again(what: str) -> InputError:
+    """Return the error for a call of a program from a function or listener that its own run calls."""
+    return InputError(
+        report(
+            f"{what} was called during its own run",
+            wanted="one run at a time: a run uses the memory of the program",
+            found="a call from a Python function or listener that the run calls",
+            tries=["copy.deepcopy(module), which has memory of its own, and call the copy there"],
+        )
+    )
 
 
 class MachineCode(Protocol):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import minitvm as tvm
+from minitvm.errors import MinitvmError
 from minitvm.events import Listener
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.reference import graph as oracle
@@ -234,3 +235,63 @@ def test_arrays_are_let_go_when_a_call_ends() -> None:
         assert [ref() for ref in held] == [None, None]
     finally:
         gc.enable()
+
+
+class CallsAgain(Listener):
+    """Calls `again` when a step begins."""
+
+    def __init__(self, again: Callable[[], Any]) -> None:
+        self.again = again
+
+    def step_begin(self, step: Any, time: float) -> None:
+        self.again()
+
+
+def test_a_run_is_not_started_from_within() -> None:
+    """The second run would use the first one's memory: its arena, and the addresses of its arrays."""
+    refused: list[str] = []
+    calls: list[Callable[[], Any]] = []
+
+    def again() -> None:
+        for call in calls:
+            with pytest.raises(MinitvmError) as error:
+                call()
+            refused.append(str(error.value))
+
+    def sorted_after(x: np.ndarray, out: np.ndarray) -> None:
+        again()
+        np.copyto(out, np.sort(x))
+
+    b = GraphBuilder("nested")
+    x = b.input("x", (4,))
+    module = tvm.build(b.build(b.op("add", b.call_packed(sorted_after, [x], ((4,), "float32")), x)))
+    values, others = np.array([1, 2, -3, 4], np.float32), np.full(4, 7, np.float32)
+    calls += [lambda: module(others), lambda: module(others, out=np.empty(4, np.float32)), lambda: module.run(x=others)]
+    calls.append(lambda: module.stamped(others))
+    for _ in range(3):
+        np.testing.assert_array_equal(module(values), np.sort(values) + values)
+    module.listeners = [CallsAgain(again)]
+    np.testing.assert_array_equal(module(values), np.sort(values) + values)
+    assert len(refused) > 4 * len(calls) and all("during its own run" in text for text in refused)
+    module.listeners = [CallsAgain(lambda: 1 / 0)]
+    with pytest.raises(ZeroDivisionError):
+        module(values)
+    calls.clear()
+    module.listeners = []
+    np.testing.assert_array_equal(module(values), np.sort(values) + values)
+
+
+def test_a_function_is_not_called_from_within() -> None:
+    a = tvm.te.placeholder((4,), name="A")
+    function = tvm.build(tvm.te.create_prim_func([a, tvm.te.compute((4,), lambda i: a[i] + 1, name="B")]))
+    values, result, other = np.arange(4, dtype=np.float32), np.empty(4, np.float32), np.zeros(4, np.float32)
+
+    def again() -> None:
+        with pytest.raises(MinitvmError, match="during its own run"):
+            function(other, other.copy())
+
+    function.listeners = [CallsAgain(again)]
+    for _ in range(3):
+        result[:] = 0
+        function(values, result)
+        np.testing.assert_array_equal(result, values + 1)
