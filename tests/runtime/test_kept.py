@@ -20,6 +20,7 @@ from minitvm import store
 from minitvm.build import compile_executable
 from minitvm.executable.alignment import address
 from minitvm.frontends import read_gguf
+from minitvm.frontends.gguf import GgufFile
 from minitvm.runtime.artifact import kept
 from minitvm.topi import registry
 from tests.frontends.gguf.models import write_model
@@ -120,6 +121,34 @@ def test_changed_content_is_noticed(tmp_path: Path, compiled: Compiled) -> None:
     os.replace(tmp_path / "other", path)  # the object still has the old file
     np.testing.assert_array_equal(logits(minitvm.build(stale, **OPTIONS)), second)
     assert not np.array_equal(logits(minitvm.build(path, **OPTIONS)), second)
+
+
+def test_a_file_that_is_edited_in_memory_is_not_kept(folder: Path, compiled: Compiled) -> None:
+    """The file on disk does not have the edits, so neither build may get the program of the other."""
+    path = folder / "model.gguf"
+    expected = logits(minitvm.build(path, **OPTIONS))
+    epsilon = "llama.attention.layer_norm_rms_epsilon"
+    norm = "output_norm.weight"
+
+    def metadata(file: GgufFile) -> GgufFile:
+        file.metadata[epsilon] = 10.0
+        return file
+
+    def replaced(file: GgufFile) -> GgufFile:
+        return dataclasses.replace(file, metadata={**file.metadata, epsilon: 10.0})
+
+    def tensors(file: GgufFile) -> GgufFile:
+        tensor = file.tensors[norm]
+        data = (tensor.data.copy().view("float32") * 2).view("uint8")
+        file.tensors[norm] = dataclasses.replace(tensor, data=data)
+        return file
+
+    for number, edited in enumerate((metadata, replaced, tensors), 1):
+        assert not np.array_equal(logits(minitvm.build(edited(read_gguf(path)), **OPTIONS)), expected)
+        assert compiled.count == number
+        np.testing.assert_array_equal(logits(minitvm.build(path, **OPTIONS)), expected)
+        np.testing.assert_array_equal(logits(minitvm.build(read_gguf(path), **OPTIONS)), expected)
+        assert compiled.count == number
 
 
 def test_a_file_that_changed_a_moment_ago_is_not_kept(

@@ -58,8 +58,11 @@ def from_gguf(
     )
 
 
-def _sources(model: str | os.PathLike[str] | GgufFile) -> tuple[FileState]:
-    return (model.state if isinstance(model, GgufFile) else FileState.of(model),)
+def _sources(model: str | os.PathLike[str] | GgufFile) -> tuple[FileState, ...]:
+    """Return the state of the file, or () if it does not decide the graph alone: the metadata were changed."""
+    if isinstance(model, GgufFile):
+        return (model.state,) if model.is_as_read() else ()
+    return (FileState.of(model),)
 
 
 _OPTIONS = frozenset({"shapes", "max_length", "cache_dtype"})

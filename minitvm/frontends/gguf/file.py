@@ -45,7 +45,8 @@ class GgufFile:
     """The metadata and the tensors of a file, by name.
 
     `state` is that of the file before it was read. `weights` holds the constants that graphs of this file share, and
-    `mapping` is the file in memory.
+    `mapping` is the file in memory. You may change metadata and tensors before a build; `as_read` has those of the
+    file.
     """
 
     path: Path
@@ -53,7 +54,15 @@ class GgufFile:
     metadata: dict[str, Any]
     tensors: dict[str, StoredTensor]
     mapping: mmap.mmap
+    as_read: tuple[dict[str, Any], dict[str, StoredTensor]]
     weights: dict[str, Any] = field(default_factory=dict)
+
+    def is_as_read(self) -> bool:
+        """Return whether the metadata and tensors are still those of the file."""
+        metadata, tensors = self.as_read
+        if self.metadata != metadata or self.tensors.keys() != tensors.keys():
+            return False
+        return all(self.tensors[name] is tensor for name, tensor in tensors.items())
 
     def release(self) -> None:
         """Let the pages of the file that were read leave this process's memory. Reading maps them again."""
@@ -119,7 +128,8 @@ class _GgufReader:
             self.damaged(f"found {alignment!r}, wanted a power of two")
         begin = -(-self.at // alignment) * alignment
         tensors = {name: self.tensor(name, begin, alignment, *info) for name, info in infos.items()}
-        return GgufFile(self.path, self.state, metadata, tensors, self.data)
+        copies = {name: list(value) if isinstance(value, list) else value for name, value in metadata.items()}
+        return GgufFile(self.path, self.state, metadata, tensors, self.data, (copies, dict(tensors)))
 
     def damaged(self, reason: str) -> Any:
         raise ModelError(f"{self.path} is damaged: {self.part}: {reason}")
