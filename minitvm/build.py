@@ -59,7 +59,7 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
     a `runtime.Functions`, which maps names to functions. The options are the fields of `build_options.BuildOptions`:
 
         params, shapes, stop_before, states, max_length,   describe the model
-        cache_dtype
+        cache_dtype, slots
         accuracy, tuned ("auto" if not given), checked,    decide how it is compiled
         replace
         engines                                            are libraries that compute parts of it

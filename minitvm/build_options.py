@@ -31,7 +31,8 @@ class BuildOptions:
     the model up to the node or operator with this name, or up to the first unsupported operator ("unsupported").
     `states` maps inputs of an ONNX model to the outputs of the previous run that they receive, {"past": "present"};
     True uses the usual names. `max_length` bounds the context that states hold (see `frontends.onnx.from_onnx`).
-    `cache_dtype` is the dtype of the caches of a GGUF file or a folder of Hugging Face (see `frontends.from_gguf`).
+    `cache_dtype` is the dtype of the caches of a GGUF file or a folder of Hugging Face, and `slots` the number of texts
+    that they hold (see `frontends.from_gguf`).
 
     Passes: `accuracy="strict"` allows only algorithms that round no worse than the sums as written. This excludes
     Winograd convolution, which also spreads NaN and infinity to a whole tile of up to 4 x 4 results. `tuned` is the
@@ -59,6 +60,7 @@ class BuildOptions:
     states: Mapping[str, str] | bool | None = None
     max_length: int | None = None
     cache_dtype: str | None = None
+    slots: int | None = None
     accuracy: str = "fast"
     tuned: str | None = None
     checked: bool = False
@@ -81,7 +83,7 @@ class BuildOptions:
         """Return the options that describe the model, under the names that frontends use for them."""
         return {
             "shapes": self.shapes, "values": self.params, "stop_before": self.stop_before, "states": self.states,
-            "max_length": self.max_length, "cache_dtype": self.cache_dtype,
+            "max_length": self.max_length, "cache_dtype": self.cache_dtype, "slots": self.slots,
         }  # fmt: skip
 
 
@@ -94,6 +96,7 @@ class ModelOptions(TypedDict, total=False):
     states: Mapping[str, str] | bool | None
     max_length: int | None
     cache_dtype: str | None
+    slots: int | None
     accuracy: str
     tuned: str | None
     engines: str | Sequence[str]

@@ -38,6 +38,7 @@ class Frontend:
         states       the inputs that are an output of the previous run
         max_length   an upper bound for growing sizes
         cache_dtype  the dtype of the caches of a language model
+        slots        the texts that they hold, if the batch is open
 
     `sources(model)` returns the states of all files that decide the graph. A frontend without it has models that are
     built anew each time (see `runtime.artifact.kept`).

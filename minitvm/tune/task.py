@@ -123,8 +123,8 @@ def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **
     """Return the tasks of a model, a function or a module of functions, in the order of their first use.
 
     `options` are the options of `build` that describe the model: shapes, params, states, max_length, cache_dtype,
-    stop_before. The body of a loop counts once. If the target's back end refuses a function, the task is for the host,
-    as in a build.
+    slots, stop_before. The body of a loop counts once. If the target's back end refuses a function, the task is for the
+    host, as in a build.
     """
     machine = code_target(target)
     if isinstance(model, PrimFunc):

@@ -65,5 +65,5 @@ def _sources(model: str | os.PathLike[str] | GgufFile) -> tuple[FileState, ...]:
     return (FileState.of(model),)
 
 
-_OPTIONS = frozenset({"shapes", "max_length", "cache_dtype"})
+_OPTIONS = frozenset({"shapes", "max_length", "cache_dtype", "slots"})
 FRONTEND = Frontend("a GGUF model", "GgufFile", ".gguf", from_gguf, _OPTIONS, _sources)

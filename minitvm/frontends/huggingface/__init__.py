@@ -53,5 +53,5 @@ def from_huggingface(
     return import_folder(model, shapes or {}, max_length, slots=slots, all_logits=all_logits, cache_dtype=cache_dtype)
 
 
-_OPTIONS = frozenset({"shapes", "max_length", "cache_dtype"})
+_OPTIONS = frozenset({"shapes", "max_length", "cache_dtype", "slots"})
 FRONTEND = Frontend("a folder of Hugging Face", "HuggingFaceFolder", "config.json", from_huggingface, _OPTIONS)

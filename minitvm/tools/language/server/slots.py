@@ -31,21 +31,15 @@ class SlotModel:
         cache_dtype: str = "float32", threads: int | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:  # fmt: skip
-        from ....frontends import HuggingFaceFolder, from_gguf, from_huggingface
-
         source = open_model(path)
         self.name, self.template, self.tokenizer = source.name, source.template, source.tokenizer
         self.context = min(CONTEXT, *source.lengths) if context is None else context
         self.slots = slots
-        options: dict[str, Any] = {"threads": threads, "progress": progress}
-        graph_of = from_huggingface if isinstance(source.model, HuggingFaceFolder) else from_gguf
-        graphs = [
-            graph_of(
-                source.model, shapes={"tokens": shape}, max_length=self.context, slots=slots, cache_dtype=cache_dtype
-            )
+        options: dict[str, Any] = {"max_length": self.context, "cache_dtype": cache_dtype, "threads": threads}
+        self._batch, self._prompt = (
+            build(source.model, shapes={"tokens": shape}, slots=slots, progress=progress, **options)
             for shape in (("batch", 1), (1, "length"))
-        ]
-        self._batch, self._prompt = (build(graph, **options) for graph in graphs)
+        )
         self._prompt.share_states(self._batch)
         self.vocabulary = int(self._batch.executable.outputs[0].shape[1])
         self._logits = np.zeros((slots, self.vocabulary), np.float32)
