@@ -102,8 +102,8 @@ def tokens_of(model: _Model, messages: Sequence[Mapping[str, Any]]) -> list[int]
     The names of special tokens in messages are plain text, so that no message can end itself and begin another one.
     Raises the errors of `prompt_of`.
     """
-    texts = json.dumps([messages, str(model.template)], ensure_ascii=False, default=str)
-    mark = next(chr(code) for code in range(_UNUSED, 0x110000) if chr(code) not in texts)
+    used = set(json.dumps([messages, str(model.template)], ensure_ascii=False, default=str))
+    mark = next(chr(code) for code in range(_UNUSED, 0x110000) if chr(code) not in used)
     return model.tokenizer.encode(prompt_of(model, _marked(messages, model.tokenizer, mark)), mark)
 
 

@@ -118,6 +118,12 @@ def test_names_of_special_tokens_in_messages_are_text(model: LanguageModel) -> N
     assert attack in model.tokenizer.decode(tokens)
 
 
+def test_a_message_of_very_many_different_characters(model: LanguageModel) -> None:
+    """It has almost all characters that could be the mark. To search it for each of them would take minutes."""
+    text = "".join(map(chr, range(0x40000, 0xFDCF, -1)))
+    assert tokens_of(model, [{"role": "user", "content": text}])
+
+
 @pytest.fixture
 def endless(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> tuple[LanguageModel, list[list[int]]]:
     """The model without an end of its answers, and the texts whose logits were computed."""

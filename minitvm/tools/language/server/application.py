@@ -43,20 +43,24 @@ def application(model: SlotModel, name: str, limits: Limits = Limits()) -> Any:
         from starlette.middleware import Middleware
         from starlette.middleware.trustedhost import TrustedHostMiddleware
         from starlette.requests import ClientDisconnect, Request
-        from starlette.responses import JSONResponse
+        from starlette.responses import Response
         from starlette.routing import Route
     except ImportError:
         raise missing_extra("starlette", "serve") from None
     entry = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "minitvm"}
 
+    def reply(content: Any, status: int = 200, headers: Mapping[str, str] = {}) -> Any:
+        # In ASCII: a text of the client may contain half of a pair of UTF-16, which UTF-8 has no bytes for.
+        return Response(json.dumps(content), status, headers, media_type="application/json")
+
     async def models(request: Any) -> Any:  # noqa: ARG001
-        return JSONResponse({"object": "list", "data": [entry]})
+        return reply({"object": "list", "data": [entry]})
 
     async def one_model(request: Any) -> Any:
         if request.path_params["name"] != name:
             text = f"the model {request.path_params['name']!r} does not exist; this server has {name!r}"
             raise RequestError(text, "model", status=404, code="model_not_found")
-        return JSONResponse(entry)
+        return reply(entry)
 
     async def refused(request: Any, error: Exception) -> Any:  # noqa: ARG001
         status, headers = 500, {}
@@ -69,7 +73,7 @@ def application(model: SlotModel, name: str, limits: Limits = Limits()) -> Any:
             status, text, param, code, headers = 429, str(error), None, "rate_limit_exceeded", {"retry-after": "1"}
         else:
             text, param, code = f"{type(error).__name__}: {error}", None, None
-        return JSONResponse(_error(text, status, param, code), status, headers)
+        return reply(_error(text, status, param, code), status, headers)
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:

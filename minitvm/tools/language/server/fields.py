@@ -83,13 +83,15 @@ def checked(fields: Mapping[str, Any], kind: str, model: str) -> Fields:
                 values = " or ".join(json.dumps(v) for v in _ONLY[name])
                 raise RequestError(f"{name} is not supported, except as {values}", name, code="unsupported_value")
         elif name not in known and name not in _IDLE:
+            name = _short(name)
             raise RequestError(f"there is no option {name!r}; {nearest(name, sorted(known))}", name)
     read = _Reader(fields)
     name = read.required("model", str, "a text")
     if name != model:
         raise RequestError(
-            f"the model {name!r} does not exist; this server has {model!r}", "model", status=404, code="model_not_found"
-        )
+            f"the model {_short(name)!r} does not exist; this server has {model!r}", "model", status=404,
+            code="model_not_found",
+        )  # fmt: skip
     content: dict[str, Any] = {"messages": _messages(read)} if kind == "chat" else {"prompt": _prompt(read)}
     counts = [read.integer(n, 1, 2**31) for n in ("max_completion_tokens", "max_tokens") if n in known]
     options = read.value("stream_options", dict, "an object", {})
@@ -98,7 +100,7 @@ def checked(fields: Mapping[str, Any], kind: str, model: str) -> Fields:
         raise RequestError("stream_options are for stream=true", "stream_options")
     for name in options:
         if name not in ("include_usage", "include_obfuscation"):
-            raise RequestError(f"there is no option stream_options.{name}", "stream_options")
+            raise RequestError(f"there is no option stream_options.{_short(name)}", "stream_options")
     usage = _Reader(options, "stream_options").value("include_usage", bool, "true or false", False)
     count = next((count for count in counts if count is not None), 16 if kind == "text" else None)
     return Fields(
@@ -146,7 +148,11 @@ class _Reader:
 
 
 def _text(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=True)
+    return _short(json.dumps(value, ensure_ascii=True))
+
+
+def _short(text: str) -> str:
+    """Return a text of a client as an error quotes it."""
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -185,6 +191,7 @@ def _message(message: Any, where: str) -> dict[str, str]:
         raise RequestError(f"{where}.role must be one of {', '.join(_ROLES)}, not {_text(role)}", f"{where}.role")
     for name, value in message.items():
         if name not in ("role", "content", "name", "refusal") and value is not None and value != []:
+            name = _short(name)
             raise RequestError(f"{where}.{name} is not supported", f"{where}.{name}")
     content = message.get("content")
     if isinstance(content, list):

@@ -26,7 +26,8 @@ def serve(app: Any, port: int, ready: Callable[[str], None] = lambda _: None) ->
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            app.state.batching.stop()
+            if (batching := getattr(app.state, "batching", None)) is not None:  # the application has begun
+                batching.stop()
             super().handle_exit(sig, frame)
 
     config = uvicorn.Config(app, log_level="warning", lifespan="on", ws="none", timeout_graceful_shutdown=_PATIENCE)

@@ -79,6 +79,20 @@ def test_refusals(change: dict[str, Any], text: str, param: str) -> None:
     assert (caught.value.param, caught.value.status) == (param, 400)
 
 
+LONG = "x" * 10**5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{LONG: 1}, {"model": LONG}, {"temperature": LONG}, {"stream": True, "stream_options": {LONG: 1}}]
+    + [{"messages": [message]} for message in ({"role": LONG}, {"role": "user", "content": "", LONG: 1})],
+)  # fmt: skip
+def test_errors_quote_only_the_beginning_of_a_long_text(change: dict[str, Any]) -> None:
+    with pytest.raises(RequestError) as caught:
+        checked({**CHAT, **change}, "chat", "m")
+    assert len(f"{caught.value} {caught.value.param}") < 500
+
+
 @pytest.mark.parametrize("prompt", [3, None, [1.0], [True], {"a": 1}, ["a", "b"], [[1], [2]]])
 def test_prompts_are_a_text_or_tokens(prompt: Any) -> None:
     with pytest.raises(RequestError, match="prompt must be"):

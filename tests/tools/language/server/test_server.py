@@ -209,6 +209,8 @@ def test_requests_that_no_client_sends(port: int) -> None:
         (iter([b" " * 3000] * 2), {}, 413, "the body has more than 4000 bytes"),
         (b'{"model": "small", "prompt": [262]}', {}, 400, "wanted tokens from 0 to 261, found 262"),
         (b'{"model": "small", "prompt": []}', {}, 400, "a text has at least one token"),
+        (b'{"\\ud800": 1}', {}, 400, "there is no option"),  # half of a pair of UTF-16, which has no bytes in UTF-8
+        (b'{"model": "small", "stream": true, "stream_options": {"\\ud800": 1}}', {}, 400, "there is no option"),
     ):
         found = sent(port, "POST", place, body, **headers)
         assert (found[0], found[1]["error"]["type"]) == (status, "invalid_request_error")
@@ -317,6 +319,25 @@ def test_the_command_ends_by_ctrl_c(path: Path) -> None:
             process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
         assert (process.wait(60), rest) == (0, "")
+
+
+EARLY = """
+import os, signal
+from minitvm.tools.language.server import application, serve
+
+class Model:
+    @property
+    def slots(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        return 1
+
+serve(application(Model(), "m"), 0)
+"""
+
+
+def test_ctrl_c_while_the_application_begins() -> None:
+    process = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True)
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 def test_mistakes_of_the_command(
