@@ -54,12 +54,12 @@ class Conversation:
         """
         messages = [*self.messages, {"role": "user", "content": text}]
         prompt = tokens_of(self.model, messages)
+        length = len(prompt)
         if self.forget:
-            length = len(prompt)
             messages, prompt = self._remaining(messages, prompt, self.model.context)
-            self.forgotten += length - len(prompt)
         self.model.require_room(prompt)
         self.messages = messages
+        self.forgotten += length - len(prompt)
         pieces: list[str] = []
         most = self.model.context if count is None else count
         tokens = self.model.generate(prompt, self._choose, most, self._shortened if self.forget else None)

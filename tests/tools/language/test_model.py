@@ -155,8 +155,10 @@ def test_a_full_context_forgets_the_oldest_turns(endless: tuple[LanguageModel, l
         assert chat.messages == [messages[0], *messages[len(messages) + 1 - len(chat.messages) :]]
     assert chat.forgotten > 0
     assert len(chat.messages) < len(messages)
+    before = (list(chat.messages), chat.forgotten)
     with pytest.raises(InputError, match="the context is full"):
         next(chat.answer("a" * 100))
+    assert (chat.messages, chat.forgotten) == before
     plain = Conversation(model, system="s")
     with pytest.raises(InputError, match="the context is full"):
         for number in range(4):

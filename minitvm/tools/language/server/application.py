@@ -221,6 +221,7 @@ class _Reply:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async for event in self.events(first, pieces):
             await send({"type": "http.response.body", "body": f"data: {event}\n\n".encode(), "more_body": True})
+            await asyncio.sleep(0)  # many pieces may wait here; only the loop can see that the client has left
         await send({"type": "http.response.body", "body": b""})
 
     def refusal(self) -> Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -210,7 +211,7 @@ def test_requests_that_no_client_sends(port: int) -> None:
         (b'{"model": "small", "prompt": [262]}', {}, 400, "wanted tokens from 0 to 261, found 262"),
         (b'{"model": "small", "prompt": []}', {}, 400, "a text has at least one token"),
         (b'{"\\ud800": 1}', {}, 400, "there is no option"),  # half of a pair of UTF-16, which has no bytes in UTF-8
-        (b'{"model": "small", "stream": true, "stream_options": {"\\ud800": 1}}', {}, 400, "there is no option"),
+        (b'{"model": "small", "prompt": "a", "stream": true, "stream_options": {"\\ud800": 1}}', {}, 400, "no option"),
     ):
         found = sent(port, "POST", place, body, **headers)
         assert (found[0], found[1]["error"]["type"]) == (status, "invalid_request_error")
@@ -234,6 +235,34 @@ def test_a_client_that_leaves_frees_its_slot(
     until(lambda: app.state.batching.load == (0, 0))
     monkeypatch.undo()
     assert answer(client, "ab")[1]
+
+
+def test_a_stream_of_pieces_that_waited_lets_the_loop_run(model: SlotModel) -> None:
+    """Otherwise the loop would see only after the last piece that a client has left."""
+    app = application(model, NAME)
+    body = json.dumps({"model": NAME, "prompt": [5], "max_tokens": 60, "stream": True, "seed": 1, "temperature": 2})
+    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"", "root_path": "",
+             "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")]}  # fmt: skip
+    messages, sent_before = [{"type": "http.request", "body": body.encode()}], list[int]()
+    sent_messages: list[Any] = []
+
+    async def receive() -> Any:
+        return messages.pop() if messages else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent_messages.append(message)
+        if len(sent_messages) == 1:
+            while app.state.batching.load != (0, 0):
+                await asyncio.sleep(0.01)
+        elif len(sent_messages) == 2:
+            asyncio.get_running_loop().call_soon(lambda: sent_before.append(len(sent_messages)))
+
+    async def talk() -> None:
+        async with app.router.lifespan_context(app):
+            await app(scope, receive, send)
+
+    asyncio.run(talk())
+    assert sent_before[0] == 2 and len(sent_messages) > 20
 
 
 def test_a_queue_is_full(model: SlotModel) -> None:
