@@ -339,7 +339,10 @@ class CValue(Value):
             return self.named(f"({scalar_type(to)}){self.text}", to)
         if self.kind in "iu" and to.kind in "iu" and self.element.bits == to.bits:
             return self.named(f"({self.type(to)}){self.text}", to)
-        return self.named(f"__builtin_convertvector({self.text}, {self.type(to)})", to)
+        text = self.text
+        if self.kind in "iu" and to.kind == "f" and to.bits == 64 and physical(self.lanes) * self.element.bits == 512:
+            text = f"{text} + ({self.type()}){{0}}"  # GCC 12 without optimisation cannot convert a variable of 512 bits
+        return self.named(f"__builtin_convertvector({text}, {self.type(to)})", to)
 
     def _truncated(self, to: Element) -> CValue:
         """A float as an integer of 32 or 64 bits. A number outside its range is the least integer, as on x86."""

@@ -84,8 +84,15 @@ def found() -> Graph:
     return b.build([b.op("leading", b.op("reshape", x, newshape=(20,)), size=size), count])
 
 
+def divided() -> Graph:
+    """Vectors of 512 bits that are converted to doubles."""
+    b = GraphBuilder("divided")
+    signed, unsigned = b.input("signed", (9,), "int32"), b.input("unsigned", (16,), "uint32")
+    return b.build([b.op("divide", signed, b.input("by", (), "int32")), b.op("cast", unsigned, dtype="float64")])
+
+
 CASES: list[Callable[[], Graph]] = [
-    names, dtypes, trivial, alone, sizes, found, loop_graphs.swapped, loop_graphs.rows, loop_graphs.nested,
+    names, dtypes, trivial, alone, sizes, found, divided, loop_graphs.swapped, loop_graphs.rows, loop_graphs.nested,
 ]  # fmt: skip
 
 
