@@ -83,6 +83,20 @@ def test_formats(tmp_path: Path, kind: str) -> None:
         np.testing.assert_allclose(found[0], expected, rtol=0, atol=off * np.abs(expected).max())
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("target", ["cuda", "opencl"])
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"])
+def test_formats_on_gpus(tmp_path: Path, kind: str, target: str) -> None:
+    """A model in each format computes the same on a GPU: here CUDA's simulator and PoCL."""
+    path = tmp_path / "model.gguf"
+    sizes = {"width": 256, "hidden": 256, "depth": 1} if kind.endswith("_K") else {"depth": 1}
+    write_model(path, "llama", kind, **sizes)
+    expected, found = (
+        steps(minitvm.build(path, one, shapes={"tokens": (1, 1)}, max_length=8), TOKENS[:3]) for one in ("cpu", target)
+    )
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("kind", ["F32", "Q4_1", "Q8_0"])
 def test_prompts_and_single_tokens_agree(tmp_path: Path, kind: str) -> None:
     """A program with an open length reads a prompt; its caches go on in a program of one token."""
