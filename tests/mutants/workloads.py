@@ -164,7 +164,7 @@ def any_steps(sch: Schedule, draw: Draw, names: Sequence[str], most: int) -> Non
 
 
 def lowers(func: PrimFunc) -> Any:
-    """The lowered module; None where a function has no meaning on a CPU (thread axes)."""
+    """The lowered module; None where lowering refuses a function in words, for example on a CPU, with thread axes."""
     try:
         return lower_function(func, None, "main")
     except Unsupported:
@@ -339,7 +339,9 @@ def on_a_grid(examples: int = 400) -> Workload:
                 axis = draw(st.sampled_from(("threadIdx.x", "threadIdx.y", "threadIdx.z")))
                 sch.bind(to_handles(draw(st.sampled_from(loops))), axis)
         trial.same(func, sch.func, level="tir")
-        trial.same(func, lower_function(sch.func, None, "main"), level="kernel")
+        module = lowers(sch.func)  # a careless loop may keep some threads from a barrier: that is refused
+        if module is not None:
+            trial.same(func, module, level="kernel")
 
     return drawn("schedules for a GPU", body, examples)
 
