@@ -46,6 +46,7 @@ _LATE = (
 )
 _AT_ONCE = 50  # faults that are planted in one process, when nothing runs there
 _ENOUGH = 40  # draws of each workload that must not notice an equivalent mutant
+_MEMORY_FAULTS = (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT)
 _PATIENCE = 20  # seconds of the clock for one of the processor: others may use it too
 
 
@@ -145,7 +146,10 @@ def run_all(jobs: Sequence[Job], processes: int) -> Iterator[Outcome]:
                     outcome = Outcome(**json.loads(pipe.recv()))
                 except EOFError:
                     process.join()
-                    outcome = Outcome(job.name, error=f"the process died with status {process.exitcode}")
+                    # A kernel that overwrites memory may end the process before its result is compared.
+                    died = signal.strsignal(-code) if (code := process.exitcode or 0) in _MEMORY_FAULTS else ""
+                    error = "" if died else f"the process died with status {code}"
+                    outcome = Outcome(job.name, mode=died or "", error=error)
             elif time.monotonic() > end:
                 process.kill()
                 outcome = Outcome(job.name, error="no answer")
@@ -162,7 +166,7 @@ def _control(mutants: Sequence[Mutant], outcomes: Sequence[Outcome]) -> list[Job
     known = {w.name: w for m in mutants for w in m.by}
     most: dict[str, int] = {}
     for outcome in outcomes:
-        if outcome.killed:
+        if outcome.workload and outcome.killed:
             most[outcome.workload] = max(outcome.draws + 10, most.get(outcome.workload, 0))
     return [Job(name, lambda: None, (known[name],), count) for name, count in most.items()]
 
