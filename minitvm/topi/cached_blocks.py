@@ -141,7 +141,12 @@ def attention_of_blocks(query: Tensor, cache: CacheEntries, numbers: list[int], 
                                     for j in T.unroll(K):
                                         for l in T.vectorized(L):
                                             dot[r, j, l] = dot[r, j, l] + turned[o * tile + r, c, l] * (
-                                                keys[T.min(offset + T.cast(j, "int64"), count - T.int64(1)), c]
+                                                keys[
+                                                    T.max(
+                                                        T.min(offset + T.cast(j, "int64"), count - T.int64(1)),
+                                                        T.int64(0),
+                                                    ), c,
+                                                ]
                                                 if narrow
                                                 else k[
                                                     slot, vg,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import minitvm
 from minitvm.errors import InputError
-from minitvm.expr import DType
+from minitvm.expr import DType, SizeVar
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.reference import graph as interpreter
 from tests.reference.graph_operators.calls import Call
@@ -55,6 +55,16 @@ def test_compiled(dtype: str, queries: int) -> None:
     expected = interpreter.run(graph_of(wide), list(wide.inputs))[0]
     module = minitvm.build(graph_of(narrow), threads=1)
     np.testing.assert_allclose(module(*narrow.inputs), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("places", [128, 150, 2048])
+def test_queries_of_an_open_number_stay_inside_of_the_widened_places(places: int) -> None:
+    """A build refuses a program whose indices nothing keeps inside."""
+    b = GraphBuilder()
+    query = b.input("query", (1, 2, SizeVar("length"), 16))
+    stored = [b.input(name, (1, 1, places, 16), "float16") for name in ("key", "value")]
+    graph = b.build(b.op("nn.cached_attention", query, *stored, b.input("position", (1,), "int32"), scale=0.25))
+    assert minitvm.lower(graph, stop_at="executable").outputs
 
 
 @pytest.mark.parametrize(
