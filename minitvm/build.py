@@ -93,9 +93,9 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
         )
     progress = settings.progress
     compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
-    kept = None if is_function else _kept_as(model, machine, settings)
-    if kept is not None:
-        loaded = kept_models.get(*kept, settings.threads, compiling)
+    place = None if is_function else _kept_as(model, machine, settings)
+    if place is not None:
+        loaded = kept_models.get(*place, settings.threads, compiling)
         if loaded is not None:
             return loaded
     if not is_function:
@@ -107,8 +107,8 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
     executable = compile_executable(model, machine, settings)
     make = Function if is_function else GraphModule
     module = make(executable, threads=settings.threads, progress=compiling, device=settings.device)
-    if kept is not None and isinstance(module, GraphModule):
-        kept_models.put(*kept, module)
+    if place is not None and isinstance(module, GraphModule):
+        kept_models.put(*place, module)
     return module
 
 

@@ -142,5 +142,5 @@ def _with_constants(graph: Graph, params: Mapping[str, np.ndarray]) -> Graph:
             raise InputError(f"params: {name} wanted {value.type}, found {array.dtype.name}{list(array.shape)}")
         constants.append(Constant(value, array))
     rest = tuple(value for value in graph.inputs if value.name not in params)
-    kept = tuple(replace(state, input=rest.index(graph.inputs[state.input])) for state in graph.states)
-    return replace(graph, inputs=rest, constants=(*graph.constants, *constants), states=kept)
+    renumbered = tuple(replace(state, input=rest.index(graph.inputs[state.input])) for state in graph.states)
+    return replace(graph, inputs=rest, constants=(*graph.constants, *constants), states=renumbered)

@@ -206,8 +206,11 @@ def _states(x: nodes.Executable, env: Env) -> Iterator[Breach]:
         elif state.first is not None:
             first = x.constants[state.first]
             if (first.dtype, first.shape) != (state.dtype, state.shape):
-                found = f"{first.dtype}{list(first.shape)}"
-                yield None, f"state {state.name} is {state.dtype}{list(state.shape)}, and its first value is {found}"
+                what = f"{first.dtype}{list(first.shape)}"
+                yield (
+                    None,
+                    f"state {state.name} is {state.dtype}{list(state.shape)}, and its first value is {what}",
+                )
     for bound in x.bounds:
         specs: tuple[nodes.TensorSpec | nodes.ScalarSpec, ...] = (
             x.states if isinstance(bound.place, nodes.State) else x.inputs

@@ -60,8 +60,8 @@ def states_fit(graph: Graph) -> Iterator[Finding]:
         if old.dtype != new.dtype or old.shape != new.shape or not old.is_static:
             yield old, f"the state {old.name} begins as {old.type}, and a run leaves {new.type}"
         elif state.first is not None and (state.first.dtype, state.first.shape) != (old.dtype.numpy, old.shape):
-            found = f"{state.first.dtype.name}{list(state.first.shape)}"
-            yield old, f"the state {old.name} is {old.type}, and its first value {found}"
+            type_text = f"{state.first.dtype.name}{list(state.first.shape)}"
+            yield old, f"the state {old.name} is {old.type}, and its first value {type_text}"
         for end in (("input", number), ("output", result)):
             if end in seen:
                 yield old, f"{end[0]} {end[1]} belongs to two states"

@@ -66,8 +66,8 @@ def cache_update(
     if not alike or update.dtype != data.dtype:
         raise TypeMismatch(f"cache_update: {update} at {position} does not fit {data}")
     _check_batch("cache_update", dims(update)[0], position, slots)
-    given = [position, *([] if slots is None else [slots]), update, data]
-    buffers = [Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate(given)]
+    operands = [position, *([] if slots is None else [slots]), update, data]
+    buffers = [Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate(operands)]
     places, news, y = buffers[0], buffers[-2], Buffer("y", data.shape, data.dtype)
     j = Var("j", update.shape[at].dtype)
     axes = [(Var(f"v{k}", d.dtype), d) for k, d in enumerate(update.shape) if k != at]
@@ -86,7 +86,7 @@ def cache_update(
         # The loop over the batch is serial and inside of the others, because two rows may write the same place.
         (_, extent), *axes = axes
         loop = For(batch, const(0, batch.dtype), extent, ForKind.SERIAL, loop)
-    return updated("cache_update", given, [*buffers, y], axes, loop)
+    return updated("cache_update", operands, [*buffers, y], axes, loop)
 
 
 @register("nn.cached_attention")
@@ -129,8 +129,8 @@ def cached_attention(
         func = several if queries.value >= _MANY else single
     else:
         func = _by_number(queries, single, several)
-    given = [query, key, value, position, *([] if slots is None else [slots])]
-    result: Tensor = te.extern_primfunc(given, func)
+    operands = [query, key, value, position, *([] if slots is None else [slots])]
+    result: Tensor = te.extern_primfunc(operands, func)
     return result
 
 

@@ -14,8 +14,8 @@ def read_before_writes(stmt: tir.Stmt, buffer: tir.Buffer) -> ex.Node | None:
     is a read which no condition can skip, each run that gets there reads what was in the buffer before. If the buffer
     is touched under a condition, or by something else than a load or store, the answer is None: nothing is certain.
     """
-    found = _first(stmt, buffer)
-    return found if isinstance(found, ex.Node) else None
+    access = _first(stmt, buffer)
+    return access if isinstance(access, ex.Node) else None
 
 
 def _first(stmt: tir.Stmt, buffer: tir.Buffer) -> ex.Node | bool:

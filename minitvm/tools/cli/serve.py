@@ -38,7 +38,7 @@ def register(commands: opt.Commands) -> None:
 
 
 def serve(options: argparse.Namespace) -> int:
-    from ..language.server import Limits, SlotModel, application
+    from ..language.server import ServerLimits, SlotModel, application
     from ..language.server import serve as run
 
     if options.queue < 0:
@@ -51,7 +51,7 @@ def serve(options: argparse.Namespace) -> int:
             progress=report,
         )  # fmt: skip
     name = path.parent.name if path.name == "config.json" else path.resolve().name.removesuffix(".gguf")
-    app = application(model, name, Limits(body=options.max_body, queue=options.queue))
+    app = application(model, name, ServerLimits(body=options.max_body, queue=options.queue))
 
     def ready(address: str) -> None:
         print(f"{model.name}: ready in {time.perf_counter() - start:.1f} s", file=sys.stderr)

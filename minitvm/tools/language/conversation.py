@@ -16,7 +16,7 @@ _UNUSED = 0xFDD0  # the first code that Unicode gives no character
 
 
 class _Model(Protocol):
-    """What formats conversations."""
+    """A model that formats conversations."""
 
     name: str
     template: Any

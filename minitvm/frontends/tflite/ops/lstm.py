@@ -92,7 +92,7 @@ def _layer(n: NodeContext, x: Operand, function: str) -> Sequence[Operand]:
 
 def _looped(n: NodeContext, x: Operand, function: str) -> Sequence[Operand]:
     """Return the same for a layer with a projection or norms, whose loop over time is a loop of the graph."""
-    cell, gates, steps = _Cell(n, function), _gates(n), x.shape[0]
+    cell, gates, steps = _LstmCell(n, function), _gates(n), x.shape[0]
     sums = n.op("nn.dense", x, n.op("concatenate", *(n[_DATA + gate] for gate in gates), axis=0))
     of_state = n.op("concatenate", *(n[_STATE + gate] for gate in gates), axis=0)
     if not cell.has_norms:  # otherwise the biases are added after the norms
@@ -112,7 +112,7 @@ def _looped(n: NodeContext, x: Operand, function: str) -> Sequence[Operand]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cell:
+class _LstmCell:
     """One step of a layer with a projection or norms."""
 
     n: NodeContext

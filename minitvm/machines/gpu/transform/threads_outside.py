@@ -228,8 +228,8 @@ def _stored_once(stmt: Any, threads: Sequence[tir.For]) -> Any:
     if isinstance(stmt, tir.For) and is_hardware_thread(stmt):
         threads = [loop for loop in threads if loop.thread != stmt.thread]
     if isinstance(stmt, tir.BufferStore):
-        seen = not (is_private(stmt.buffer.scope) or is_of_a_warp(stmt.buffer.scope))
-        return tir.If(_first(threads), stmt) if seen and threads else stmt
+        is_visible = not (is_private(stmt.buffer.scope) or is_of_a_warp(stmt.buffer.scope))
+        return tir.If(_first(threads), stmt) if is_visible and threads else stmt
     return ex.map_children(stmt, lambda child: _stored_once(child, threads))
 
 

@@ -7,9 +7,9 @@ clients -> application   checks requests (`fields`), and streams answers
 
 from __future__ import annotations
 
-from .application import Limits, application
+from .application import ServerLimits, application
 from .batching import Batching
 from .running import serve
 from .slots import SlotModel
 
-__all__ = ["Batching", "Limits", "SlotModel", "application", "serve"]
+__all__ = ["Batching", "ServerLimits", "SlotModel", "application", "serve"]

@@ -24,14 +24,14 @@ _HOSTS = ["127.0.0.1", "localhost"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ServerLimits:
     """Limits of a server: bytes of a request's body, and requests that wait for a slot."""
 
     body: int = 1 << 20
     queue: int = 64
 
 
-def application(model: SlotModel, name: str, limits: Limits = Limits()) -> Any:
+def application(model: SlotModel, name: str, limits: ServerLimits = ServerLimits()) -> Any:
     """Return the ASGI application that answers with a model, which clients call by a `name`.
 
     The thread that runs the model lives as long as the application (its lifespan). `application.state.batching` is its

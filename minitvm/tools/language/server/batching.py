@@ -30,7 +30,7 @@ class QueueFull(InputError):
 
 
 @dataclass(eq=False, slots=True)
-class _Slot:
+class _CacheSlot:
     """A slot of the caches. `chunks` are the tokens of the whole chunks of a prompt, which the caches hold."""
 
     number: int
@@ -49,7 +49,7 @@ class Batching:
     def __init__(self, model: SlotModel, deliver: Callable[[Events], None], queue: int = 64) -> None:
         self.model, self.queue = model, queue
         self._deliver = deliver
-        self._slots = [_Slot(k) for k in range(model.slots)]
+        self._slots = [_CacheSlot(k) for k in range(model.slots)]
         self._waiting: deque[Answer] = deque()
         self._changed = forks.condition()
         self._is_closed = False
@@ -131,7 +131,7 @@ class Batching:
                 slot.chunks = slot.chunks[: slot.position]
         return True
 
-    def _read(self, busy: list[_Slot], events: Events) -> None:
+    def _read(self, busy: list[_CacheSlot], events: Events) -> None:
         """Read the next tokens of prompts.
 
         A prompt is always split at the same places, and only whole chunks of a prompt are reused. Legal: the keys and
@@ -150,7 +150,7 @@ class Batching:
                 if slot.position == len(answer.prompt):
                     self._choose(slot, logits, events)
 
-    def _step(self, running: list[_Slot], events: Events) -> None:
+    def _step(self, running: list[_CacheSlot], events: Events) -> None:
         """Continue all texts whose prompt has been read by one token."""
         if not running:
             return
@@ -159,7 +159,7 @@ class Batching:
             slot.position += 1
             self._choose(slot, row, events)
 
-    def _choose(self, slot: _Slot, logits: object, events: Events) -> None:
+    def _choose(self, slot: _CacheSlot, logits: object, events: Events) -> None:
         """Choose the next token of a text, and note the text that follows."""
         answer = slot.answer
         assert answer is not None
@@ -171,19 +171,19 @@ class Batching:
         if piece or answer.is_over:
             events.append((answer, piece, answer.is_over))
 
-    def _fail(self, slot: _Slot, error: Exception, events: Events) -> None:
+    def _fail(self, slot: _CacheSlot, error: Exception, events: Events) -> None:
         answer = slot.answer
         if answer is not None and not answer.is_over:
             answer.error = f"{type(error).__name__}: {error}"
             events.append((answer, "", True))
 
 
-def _goes_on(slot: _Slot) -> bool:
+def _goes_on(slot: _CacheSlot) -> bool:
     answer = slot.answer
     return answer is not None and not answer.is_over and not answer.is_cancelled
 
 
-def _reusable(slot: _Slot, prompt: list[int]) -> int:
+def _reusable(slot: _CacheSlot, prompt: list[int]) -> int:
     """Return how many tokens of a prompt a slot's caches hold: whole chunks, but not the prompt's last token, after
     which logits are needed.
     """

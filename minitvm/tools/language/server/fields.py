@@ -45,7 +45,7 @@ class RequestError(InputError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """What a client wants: `messages` or a `prompt` (a text or tokens), and how it is continued.
+    """The request of a client: `messages` or a `prompt` (a text or tokens), and how it is continued.
 
     `count` is the number of tokens at most, or None for the default.
     """
@@ -76,16 +76,16 @@ def _constant(name: str) -> NoReturn:
 
 def checked(fields: Mapping[str, Any], kind: str, model: str) -> Fields:
     """Return what a client wants of a server for one `model`. `kind` is "chat" or "text". Raises `RequestError`."""
-    known = _SHARED | _OWN[kind]
+    names = _SHARED | _OWN[kind]
     for name, value in fields.items():
         if name in _ONLY:
             if value is not None and not any(type(value) in _like(v) and value == v for v in _ONLY[name]):
                 values = " or ".join(json.dumps(v) for v in _ONLY[name])
                 raise RequestError(f"{name} is not supported, except as {values}", name, code="unsupported_value")
-        elif name not in known and name not in _IDLE:
+        elif name not in names and name not in _IDLE:
             name = _short(name)
-            raise RequestError(f"there is no option {name!r}; {nearest(name, sorted(known))}", name)
-    read = _Reader(fields)
+            raise RequestError(f"there is no option {name!r}; {nearest(name, sorted(names))}", name)
+    read = _FieldReader(fields)
     name = read.required("model", str, "a text")
     if name != model:
         raise RequestError(
@@ -93,7 +93,7 @@ def checked(fields: Mapping[str, Any], kind: str, model: str) -> Fields:
             code="model_not_found",
         )  # fmt: skip
     content: dict[str, Any] = {"messages": _messages(read)} if kind == "chat" else {"prompt": _prompt(read)}
-    counts = [read.integer(n, 1, 2**31) for n in ("max_completion_tokens", "max_tokens") if n in known]
+    counts = [read.integer(n, 1, 2**31) for n in ("max_completion_tokens", "max_tokens") if n in names]
     options = read.value("stream_options", dict, "an object", {})
     streams = read.value("stream", bool, "true or false", False)
     if options and not streams:
@@ -101,7 +101,7 @@ def checked(fields: Mapping[str, Any], kind: str, model: str) -> Fields:
     for name in options:
         if name not in ("include_usage", "include_obfuscation"):
             raise RequestError(f"there is no option stream_options.{_short(name)}", "stream_options")
-    usage = _Reader(options, "stream_options").value("include_usage", bool, "true or false", False)
+    usage = _FieldReader(options, "stream_options").value("include_usage", bool, "true or false", False)
     count = next((count for count in counts if count is not None), 16 if kind == "text" else None)
     return Fields(
         **content, count=count, sampling=_sampling(read), stops=_stops(read), streams=streams, streams_usage=usage
@@ -112,7 +112,7 @@ def _like(value: Any) -> tuple[type, ...]:
     return (int, float) if type(value) is int else (type(value),)
 
 
-class _Reader:
+class _FieldReader:
     """Fields with their types. null is the same as a field that is missing."""
 
     def __init__(self, fields: Mapping[str, Any], param: str | None = None) -> None:
@@ -156,7 +156,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _sampling(read: _Reader) -> Sampling:
+def _sampling(read: _FieldReader) -> Sampling:
     """Return how tokens are drawn. Defaults are those of OpenAI; without a seed, each answer is another one."""
     seed = read.integer("seed", -_SEED, _SEED - 1)
     return Sampling(
@@ -167,7 +167,7 @@ def _sampling(read: _Reader) -> Sampling:
     )
 
 
-def _stops(read: _Reader) -> tuple[str, ...]:
+def _stops(read: _FieldReader) -> tuple[str, ...]:
     stops = read.fields.get("stop")
     stops = [] if stops is None else [stops] if isinstance(stops, str) else stops
     texts = isinstance(stops, list) and all(isinstance(s, str) and 0 < len(s) <= _STOP for s in stops)
@@ -176,7 +176,7 @@ def _stops(read: _Reader) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _messages(read: _Reader) -> list[dict[str, str]]:
+def _messages(read: _FieldReader) -> list[dict[str, str]]:
     messages = read.required("messages", list, "a list of messages")
     if not messages:
         raise RequestError("messages is empty", "messages")
@@ -207,7 +207,7 @@ def _message(message: Any, where: str) -> dict[str, str]:
     return {"role": _ROLES[role], "content": content}
 
 
-def _prompt(read: _Reader) -> str | list[int]:
+def _prompt(read: _FieldReader) -> str | list[int]:
     prompt = read.fields.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
         prompt = prompt[0]

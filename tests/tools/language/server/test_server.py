@@ -23,7 +23,7 @@ import uvicorn
 
 from minitvm.errors import InputError
 from minitvm.tools.cli import main
-from minitvm.tools.language.server import Batching, Limits, SlotModel, application, batching
+from minitvm.tools.language.server import Batching, ServerLimits, SlotModel, application, batching
 from minitvm.tools.language.server.answers import Answer, StopText
 from tests.frontends.gguf.models import write_model
 from tests.tools.language import vocabularies as v
@@ -46,7 +46,7 @@ def model(path: Path) -> SlotModel:
 
 @pytest.fixture(scope="module")
 def app(model: SlotModel) -> Any:
-    return application(model, NAME, Limits(body=4000, queue=40))
+    return application(model, NAME, ServerLimits(body=4000, queue=40))
 
 
 @pytest.fixture(scope="module")
